@@ -51,7 +51,7 @@ lint: checks
 	cargo clippy --test chain --test fleet --test counts --test tokenizers -- -D warnings
 	cargo clippy --manifest-path training/Cargo.toml --target-dir target -- -D warnings
 	cargo clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 

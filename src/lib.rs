@@ -2,6 +2,11 @@
 //!
 //! The rooms of the code, from the command line down to the basics. A room may use the rooms listed after it and none
 //! listed before it; `scripts/check-rooms` reads the order from this list and fails on an import against it.
+//!
+//! What is `pub` is used by the binary, a test or a benchmark; everything else is `pub(crate)`, so that the compiler
+//! finds what is no longer used.
+
+#![warn(unreachable_pub)]
 
 pub mod cli;
 pub mod server;
@@ -10,7 +15,7 @@ pub mod portal;
 
 pub mod api;
 
-pub mod metered;
+mod metered;
 
 pub mod gateway;
 
@@ -18,7 +23,7 @@ pub mod backoffice;
 
 pub mod upstream;
 
-pub mod prompt;
+mod prompt;
 
 pub mod tools;
 
@@ -28,11 +33,11 @@ pub mod ledger;
 
 pub mod limits;
 
-pub mod conversations;
+mod conversations;
 
 pub mod db;
 
-pub mod net;
+mod net;
 
 pub mod wire;
 

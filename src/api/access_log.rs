@@ -41,7 +41,7 @@ const LOGGED_CHARS: usize = 128;
 /// Shared between the handler and the log line, because the handler's future is dropped when the client leaves, and the
 /// request is logged nevertheless.
 #[derive(Clone, Debug, Default)]
-pub struct RequestLog(Arc<Mutex<Fields>>);
+pub(crate) struct RequestLog(Arc<Mutex<Fields>>);
 
 #[derive(Debug, Default)]
 struct Fields {
@@ -67,7 +67,7 @@ enum Credits {
 
 impl RequestLog {
     /// Sets the authenticated caller.
-    pub fn caller(&self, caller: &Caller) {
+    pub(crate) fn caller(&self, caller: &Caller) {
         let mut fields = self.fields();
         if fields.account_id.as_ref() != Some(&caller.account_id) {
             fields.account_id = Some(caller.account_id.clone());
@@ -76,7 +76,7 @@ impl RequestLog {
     }
 
     /// Sets when the credit that pays for the call expires.
-    pub fn credits_expire_at(&self, expiry: Option<i64>) {
+    pub(crate) fn credits_expire_at(&self, expiry: Option<i64>) {
         self.fields().credits = Credits::Held(expiry);
     }
 
@@ -93,24 +93,24 @@ impl RequestLog {
     }
 
     /// The request ID as it is logged and stored.
-    pub fn request_id(&self) -> String {
+    pub(crate) fn request_id(&self) -> String {
         self.fields().request_id.clone()
     }
 
-    pub fn account(&self, id: &str) {
+    pub(crate) fn account(&self, id: &str) {
         self.fields().account_id = Some(id.to_owned());
     }
 
-    pub fn model(&self, id: &str) {
+    pub(crate) fn model(&self, id: &str) {
         self.fields().model = Some(loggable(id));
     }
 
-    pub fn usage(&self, usage: Usage) {
+    pub(crate) fn usage(&self, usage: Usage) {
         self.fields().usage = Some(usage);
     }
 
     /// Sets how a stream ended.
-    pub fn ended(&self, ending: Ending) {
+    pub(crate) fn ended(&self, ending: Ending) {
         match ending {
             Ending::Finished { usage } => self.fields().usage = usage,
             Ending::Interrupted { cause } => self.fields().problem = Some(cause),
@@ -123,7 +123,7 @@ impl RequestLog {
 }
 
 /// The only layer around a router, because each layer costs a request some allocations.
-pub async fn log_requests(
+pub(crate) async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
     next: Next,
@@ -137,7 +137,7 @@ pub async fn log_requests(
 }
 
 /// Assigns the request ID, runs the handler, and logs the request when the last byte of the response was sent.
-pub async fn logged<F: Future<Output = Response>>(
+pub(crate) async fn logged<F: Future<Output = Response>>(
     gateway: &Arc<Gateway>,
     route: Option<Route>,
     request: Request,
@@ -191,7 +191,7 @@ fn request_id(request: &Request) -> HeaderValue {
 }
 
 /// A client's text for the log: limited in length, and cut before anything that looks like an API key.
-pub fn loggable(text: &str) -> String {
+pub(crate) fn loggable(text: &str) -> String {
     static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("sk-svc-"));
     let text = &text[..KEY.find(text.as_bytes()).unwrap_or(text.len())];
     // A character takes at least one byte, so most texts are known to be short enough without counting characters.
@@ -210,7 +210,7 @@ fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
 }
 
 /// The route pattern of a request.
-pub enum Route {
+pub(crate) enum Route {
     Matched(MatchedPath),
     /// A billed endpoint, which is not in the router.
     Known(&'static str),

@@ -33,10 +33,10 @@ const BODY_PACE: usize = 30 << 10;
 
 /// Address of the client: the peer of the connection, or the client of a trusted proxy.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub std::net::IpAddr);
+pub(crate) struct Peer(pub std::net::IpAddr);
 
 /// The API key in the `Authorization` header.
-pub fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
+pub(crate) fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (values.next(), values.next());
     let value = first.ok_or(GatewayError::MissingKey)?;
@@ -53,7 +53,9 @@ pub fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
 }
 
 /// The caller that the ledger found for a key, or the error for the client: invalid key, or ledger unavailable.
-pub fn require_caller(found: Result<Option<Caller>, LedgerError>) -> Result<Caller, GatewayError> {
+pub(crate) fn require_caller(
+    found: Result<Option<Caller>, LedgerError>,
+) -> Result<Caller, GatewayError> {
     match found {
         Ok(caller) => caller.ok_or(GatewayError::InvalidKey),
         Err(error) => {
@@ -64,7 +66,7 @@ pub fn require_caller(found: Result<Option<Caller>, LedgerError>) -> Result<Call
 }
 
 /// The plan whose models a public endpoint shows: that of the key's account, or `Plan::ANONYMOUS` without a valid key.
-pub struct VisibleTo(pub Plan);
+pub(crate) struct VisibleTo(pub Plan);
 
 impl FromRequestParts<Arc<Gateway>> for VisibleTo {
     type Rejection = std::convert::Infallible;
@@ -100,7 +102,7 @@ async fn optional_caller(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller>
 /// The caller of a billed request, found by its key, and the unread body.
 ///
 /// The caller may come from a cache: `confirm.rs` re-reads it before a refusal.
-pub async fn authenticated(
+pub(crate) async fn authenticated(
     gateway: &Gateway,
     request: Request,
     log: &RequestLog,
@@ -123,7 +125,7 @@ pub async fn authenticated(
 }
 
 /// The caller that [`super::layers::authenticate`] found.
-pub struct Authenticated(pub Caller);
+pub(crate) struct Authenticated(pub Caller);
 
 impl<S: Sync> FromRequestParts<S> for Authenticated {
     type Rejection = GatewayError;
@@ -139,7 +141,7 @@ impl<S: Sync> FromRequestParts<S> for Authenticated {
 
 /// Reads the whole body, within its limits of size and time. The content type is ignored: only whether the body can be
 /// parsed matters.
-pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayError> {
+pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayError> {
     use axum::body::HttpBody as _;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {

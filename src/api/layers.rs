@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Runs the handler, or returns an error response: for a bad head, during shutdown, and after a panic.
-pub async fn handle<F: Future<Output = Response>>(
+pub(crate) async fn handle<F: Future<Output = Response>>(
     gateway: &Gateway,
     request: Request,
     handler: impl FnOnce(Request) -> F,
@@ -63,7 +63,7 @@ fn bad_head(request: &Request) -> Option<Refused> {
 }
 
 /// Requires a valid key (§5) and passes its current `Caller` to the handler, which otherwise does not run.
-pub async fn authenticate(
+pub(crate) async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
     next: Next,
@@ -88,7 +88,10 @@ pub async fn authenticate(
 /// Responds with 404 to a route that is not served (§4.3); under `/v1` with 401 if there is no valid key.
 ///
 /// The response does not wait for the body, which is drained.
-pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+pub(crate) async fn route_not_found(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Response {
     let path = request.uri().path().to_owned();
     let caller = if path == "/v1" || path.starts_with("/v1/") {
         match presented_key(request.headers()) {

@@ -9,13 +9,13 @@
 mod access_log;
 mod extract;
 mod layers;
-pub mod operator;
+pub(crate) mod operator;
 mod proxies;
 pub mod public;
 
-pub use access_log::{RequestLog, log_requests, loggable};
-pub use extract::{Peer, read_body};
-pub use proxies::TrustedProxies;
+pub(crate) use access_log::{RequestLog, log_requests, loggable};
+pub(crate) use extract::{Peer, read_body};
+pub(crate) use proxies::TrustedProxies;
 
 use axum::{
     body::Body,
@@ -25,7 +25,7 @@ use axum::{
 use serde::Serialize;
 
 /// A JSON response. Unlike axum's type it does not turn a serialization failure into a response of its own.
-pub struct Json<T>(pub T);
+pub(crate) struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {

@@ -11,16 +11,16 @@ use ipnet::IpNet;
 /// Networks of proxies whose `X-Forwarded-For` entries are trusted. Each proxy appends on the right, so entries that
 /// the client itself wrote are left of theirs.
 #[derive(Clone, Debug)]
-pub struct TrustedProxies(Arc<[IpNet]>);
+pub(crate) struct TrustedProxies(Arc<[IpNet]>);
 
 impl TrustedProxies {
-    pub fn new(networks: &[IpNet]) -> Self {
+    pub(crate) fn new(networks: &[IpNet]) -> Self {
         Self(networks.into())
     }
 
     /// The nearest address that is not a trusted proxy: starts with the peer and goes through `X-Forwarded-For` from
     /// right to left, up to an entry that cannot be parsed.
-    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = peer.to_canonical();
         let lines = headers.get_all("x-forwarded-for").iter().rev();
         let mut entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));

@@ -4,7 +4,6 @@ use super::{
     Backoffice, BackofficeError,
     sql::{Row, statement},
 };
-use crate::base::keys::random_id;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -39,12 +38,12 @@ macro_rules! actions_where {
 }
 
 impl Backoffice {
-    pub async fn record(&self, action: &Action) -> Result<(), BackofficeError> {
-        self.record_once(&random_id("action_"), action).await
-    }
-
     /// Records an action under an ID; does nothing if one with this ID is recorded already.
-    pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), BackofficeError> {
+    pub(crate) async fn record_once(
+        &self,
+        id: &str,
+        action: &Action,
+    ) -> Result<(), BackofficeError> {
         let insert = statement(
             "INSERT INTO backoffice_actions
                  (id, at_ms, actor, what, subject, value_before, value_after)

@@ -34,7 +34,7 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::BalanceLow,
         Self::CreditExpiring,
         Self::UpstreamFailing,
@@ -45,7 +45,7 @@ impl AlertKind {
         Self::Test,
     ];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::BalanceLow => "balance.low",
             Self::CreditExpiring => "credit.expiring",
@@ -58,7 +58,7 @@ impl AlertKind {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
@@ -96,7 +96,7 @@ pub struct AlertWithDeliveries {
 
 /// A condition that was found to hold.
 #[derive(Clone, Copy, Debug)]
-pub struct NewAlert<'a> {
+pub(crate) struct NewAlert<'a> {
     pub kind: AlertKind,
     pub subject: &'a str,
     /// Details of the condition, as JSON.
@@ -134,7 +134,10 @@ macro_rules! deliveries_where {
 impl Backoffice {
     /// Opens an alert and returns its ID. If one of this kind and subject is open already, updates that one and returns
     /// `None`.
-    pub async fn open_alert(&self, new: NewAlert<'_>) -> Result<Option<String>, BackofficeError> {
+    pub(crate) async fn open_alert(
+        &self,
+        new: NewAlert<'_>,
+    ) -> Result<Option<String>, BackofficeError> {
         let id = random_id("alert_");
         let update = statement(
             "UPDATE backoffice_alerts SET seen_at = $1, detail = $2
@@ -175,7 +178,12 @@ impl Backoffice {
     }
 
     /// Updates an open alert whose condition still holds.
-    pub async fn see_alert(&self, id: &str, detail: &str, now: i64) -> Result<(), BackofficeError> {
+    pub(crate) async fn see_alert(
+        &self,
+        id: &str,
+        detail: &str,
+        now: i64,
+    ) -> Result<(), BackofficeError> {
         let update = statement(
             "UPDATE backoffice_alerts SET seen_at = $1, detail = $2 WHERE id = $3 AND closed_at IS NULL",
             [now.into(), detail.into(), id.into()],
@@ -186,7 +194,7 @@ impl Backoffice {
 
     /// Announces an open alert that was not announced when it opened, unless one of the same kind and subject was
     /// announced after `announced_after`.
-    pub async fn announce_alert(
+    pub(crate) async fn announce_alert(
         &self,
         alert: &Alert,
         routes: &[Route],
@@ -214,7 +222,7 @@ impl Backoffice {
 
     /// Closes an alert unless it was updated since it was read, and announces that if the opening was announced. Returns
     /// whether it is closed.
-    pub async fn close_alert(
+    pub(crate) async fn close_alert(
         &self,
         alert: &Alert,
         routes: &[Route],
@@ -234,14 +242,14 @@ impl Backoffice {
         Ok(!self.run(statements).await?.is_empty())
     }
 
-    pub async fn alert(&self, id: &str) -> Result<Option<Alert>, BackofficeError> {
+    pub(crate) async fn alert(&self, id: &str) -> Result<Option<Alert>, BackofficeError> {
         let select = statement(alerts_where!("id = $1"), [id.into()]);
         let rows = self.run(vec![select]).await?;
         rows.into_iter().next().map(Alert::read).transpose()
     }
 
     /// Open alerts of a kind, those with the oldest `seen_at` first.
-    pub async fn open_alerts(
+    pub(crate) async fn open_alerts(
         &self,
         kind: AlertKind,
         limit: usize,
@@ -255,7 +263,9 @@ impl Backoffice {
     }
 
     /// The number of open alerts by kind.
-    pub async fn open_alert_counts(&self) -> Result<BTreeMap<AlertKind, i64>, BackofficeError> {
+    pub(crate) async fn open_alert_counts(
+        &self,
+    ) -> Result<BTreeMap<AlertKind, i64>, BackofficeError> {
         let select = statement(
             "SELECT kind, count(*) FROM backoffice_alerts WHERE closed_at IS NULL GROUP BY kind",
             [],
@@ -328,7 +338,7 @@ impl Backoffice {
     }
 
     /// Deletes alerts that were closed before this time, with their deliveries.
-    pub async fn prune_alerts(&self, before: i64) -> Result<(), BackofficeError> {
+    pub(crate) async fn prune_alerts(&self, before: i64) -> Result<(), BackofficeError> {
         let deliveries = statement(
             "DELETE FROM backoffice_deliveries
              WHERE alert_id IN (SELECT id FROM backoffice_alerts WHERE closed_at < $1)",

@@ -13,7 +13,7 @@ use crate::base::{keys::random_id, money::NanoUsd};
 const PREFIX: &str = "checkout_";
 
 /// Whether a text has the form of a checkout's ID.
-pub fn is_checkout(id: &str) -> bool {
+pub(crate) fn is_checkout(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     id.strip_prefix(PREFIX)
         .is_some_and(|rest| rest.len() == 24 && rest.bytes().all(plain))
@@ -21,7 +21,7 @@ pub fn is_checkout(id: &str) -> bool {
 
 /// An order and its payment, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkout {
+pub(crate) struct Checkout {
     /// `checkout_…`
     pub id: String,
     pub provider: String,
@@ -38,7 +38,7 @@ pub struct Checkout {
 
 /// A recorded payment. Only `grant_id` is set later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     pub paid_at: i64,
     pub amount: NanoUsd,
     /// When the purchased credit expires.
@@ -47,7 +47,7 @@ pub struct Receipt {
     pub grant_id: Option<String>,
 }
 
-pub struct NewCheckout {
+pub(crate) struct NewCheckout {
     pub provider: &'static str,
     pub account_id: String,
     pub person: String,
@@ -56,7 +56,7 @@ pub struct NewCheckout {
 }
 
 /// A payment as reported by a provider.
-pub struct Payment<'a> {
+pub(crate) struct Payment<'a> {
     pub provider: &'a str,
     pub session: &'a str,
     pub amount: NanoUsd,
@@ -80,7 +80,7 @@ const BY_ID: &str = checkouts_where!("id = $1");
 
 impl Backoffice {
     /// Stores an order; `None` if the account has `most` unpaid orders since `since`.
-    pub async fn open_checkout(
+    pub(crate) async fn open_checkout(
         &self,
         new: NewCheckout,
         since: i64,
@@ -109,7 +109,11 @@ impl Backoffice {
     }
 
     /// Stores the provider's session ID of a checkout, unless one is stored already.
-    pub async fn checkout_begun(&self, id: &str, session: &str) -> Result<(), BackofficeError> {
+    pub(crate) async fn checkout_begun(
+        &self,
+        id: &str,
+        session: &str,
+    ) -> Result<(), BackofficeError> {
         let store = statement(
             "UPDATE backoffice_checkouts SET session = $1 WHERE id = $2 AND session IS NULL",
             [session.into(), id.into()],
@@ -120,7 +124,7 @@ impl Backoffice {
 
     /// Records a payment if it is the checkout's first and of its session. Returns the checkout as it is then; `None` if
     /// there is no such checkout.
-    pub async fn checkout_paid(
+    pub(crate) async fn checkout_paid(
         &self,
         id: &str,
         payment: &Payment<'_>,
@@ -144,7 +148,11 @@ impl Backoffice {
     }
 
     /// Stores the grant that credits a payment.
-    pub async fn checkout_credited(&self, id: &str, grant_id: &str) -> Result<(), BackofficeError> {
+    pub(crate) async fn checkout_credited(
+        &self,
+        id: &str,
+        grant_id: &str,
+    ) -> Result<(), BackofficeError> {
         let write = statement(
             "UPDATE backoffice_checkouts SET grant_id = $1 WHERE id = $2 AND paid_at IS NOT NULL",
             [grant_id.into(), id.into()],
@@ -154,7 +162,7 @@ impl Backoffice {
     }
 
     /// Deletes an order that has no session at the provider and no payment.
-    pub async fn drop_checkout(&self, id: &str) -> Result<(), BackofficeError> {
+    pub(crate) async fn drop_checkout(&self, id: &str) -> Result<(), BackofficeError> {
         let delete = statement(
             "DELETE FROM backoffice_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
             [id.into()],
@@ -164,7 +172,7 @@ impl Backoffice {
     }
 
     /// Checkouts that were paid before this time and not credited yet, oldest first.
-    pub async fn uncredited_checkouts(
+    pub(crate) async fn uncredited_checkouts(
         &self,
         before: i64,
         limit: usize,
@@ -178,13 +186,13 @@ impl Backoffice {
         rows.into_iter().map(Checkout::read).collect()
     }
 
-    pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, BackofficeError> {
+    pub(crate) async fn checkout(&self, id: &str) -> Result<Option<Checkout>, BackofficeError> {
         let select = statement(BY_ID, [id.into()]);
         first(self.run(vec![select]).await?)
     }
 
     /// Checkouts of an account, newest first.
-    pub async fn checkouts_of(
+    pub(crate) async fn checkouts_of(
         &self,
         account_id: &str,
         limit: usize,

@@ -22,7 +22,7 @@ pub enum Channel {
 impl Channel {
     const ALL: [Self; 3] = [Self::Webhook, Self::Mail, Self::Customer];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
             Self::Mail => "mail",
@@ -39,7 +39,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Opened => "opened",
             Self::Closed => "closed",
@@ -57,7 +57,7 @@ pub enum DeliveryState {
 impl DeliveryState {
     const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::GivenUp];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Delivered => "delivered",
@@ -68,7 +68,7 @@ impl DeliveryState {
 
 /// A channel and its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct Route {
     pub channel: Channel,
     pub recipient: String,
 }
@@ -158,7 +158,7 @@ pub(super) fn insert_deliveries(
 
 impl Backoffice {
     /// Claims up to `limit` deliveries that are due; no other gateway can claim them until `leased_until`.
-    pub async fn claim_deliveries(
+    pub(crate) async fn claim_deliveries(
         &self,
         now: i64,
         leased_until: i64,
@@ -185,7 +185,11 @@ impl Backoffice {
         rows.into_iter().map(Delivery::read).collect()
     }
 
-    pub async fn delivered(&self, delivery: &Delivery, now: i64) -> Result<(), BackofficeError> {
+    pub(crate) async fn delivered(
+        &self,
+        delivery: &Delivery,
+        now: i64,
+    ) -> Result<(), BackofficeError> {
         let done = statement(
             "UPDATE backoffice_deliveries SET state = 'delivered', done_at = $1, last_error = NULL
              WHERE id = $2",
@@ -196,7 +200,7 @@ impl Backoffice {
     }
 
     /// Schedules the next attempt, unless another gateway has claimed the delivery since.
-    pub async fn not_delivered(
+    pub(crate) async fn not_delivered(
         &self,
         delivery: &Delivery,
         next_at: i64,
@@ -217,7 +221,7 @@ impl Backoffice {
     }
 
     /// Marks a delivery as given up, unless another gateway has claimed it since.
-    pub async fn give_up_delivery(
+    pub(crate) async fn give_up_delivery(
         &self,
         delivery: &Delivery,
         now: i64,

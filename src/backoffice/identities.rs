@@ -9,7 +9,7 @@ use crate::base::keys::random_id;
 
 /// An issuer's stable identifier of a person (the `sub` claim), which does not depend on their e-mail address.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity<'a> {
+pub(crate) struct Identity<'a> {
     pub issuer: &'a str,
     pub subject: &'a str,
 }
@@ -29,7 +29,7 @@ impl Identity<'_> {
 }
 
 impl Backoffice {
-    pub async fn person_by_identity(
+    pub(crate) async fn person_by_identity(
         &self,
         identity: Identity<'_>,
     ) -> Result<Option<Person>, BackofficeError> {
@@ -38,7 +38,7 @@ impl Backoffice {
 
     /// Adds a person together with their identity, in one transaction: a person without the identity would occupy the
     /// address and have no way to sign in. If the identity is connected already, returns the person that it belongs to.
-    pub async fn add_person_with_identity(
+    pub(crate) async fn add_person_with_identity(
         &self,
         new: NewPerson,
         identity: Identity<'_>,
@@ -76,7 +76,7 @@ impl Backoffice {
     }
 
     /// Connects an identity to a person; `false` if it belongs to another person.
-    pub async fn connect(
+    pub(crate) async fn connect(
         &self,
         person_id: &str,
         identity: Identity<'_>,
@@ -87,7 +87,7 @@ impl Backoffice {
         Ok(person.is_some_and(|person| person.id == person_id))
     }
 
-    pub async fn is_connected(
+    pub(crate) async fn is_connected(
         &self,
         person_id: &str,
         issuer: &str,
@@ -100,7 +100,11 @@ impl Backoffice {
     }
 
     /// Deletes a person's identities with an issuer, unless the person has no password and could not sign in any more.
-    pub async fn disconnect(&self, person_id: &str, issuer: &str) -> Result<(), BackofficeError> {
+    pub(crate) async fn disconnect(
+        &self,
+        person_id: &str,
+        issuer: &str,
+    ) -> Result<(), BackofficeError> {
         let delete = statement(
             "DELETE FROM backoffice_identities WHERE person_id = $1 AND issuer = $2 AND EXISTS
                  (SELECT 1 FROM backoffice_people WHERE id = $1 AND password IS NOT NULL)",
@@ -132,7 +136,7 @@ fn insert_identity(person_id: &str, identity: Identity<'_>, now: i64) -> Stateme
 }
 
 /// Deletes all identities of a person.
-pub fn delete_identities(person_id: &str) -> Statement {
+pub(crate) fn delete_identities(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_identities WHERE person_id = $1",
         [person_id.into()],

@@ -33,7 +33,7 @@ pub enum Purpose {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(crate) struct Link {
     /// The address of the person that the link is for.
     pub email: String,
     pub purpose: Purpose,
@@ -65,7 +65,7 @@ impl Purpose {
     }
 
     /// How long a link is valid, in seconds.
-    pub fn lasts(&self) -> i64 {
+    pub(crate) fn lasts(&self) -> i64 {
         match self {
             Self::Invitation { .. } => 7 * 24 * HOUR,
             Self::Proof { .. } => 24 * HOUR,
@@ -136,7 +136,7 @@ impl Backoffice {
     }
 
     /// The account's unused invitations, in order of expiry.
-    pub async fn invitations_of(
+    pub(crate) async fn invitations_of(
         &self,
         account_id: &str,
         now: i64,
@@ -152,7 +152,7 @@ impl Backoffice {
     }
 
     /// Deletes the unused invitation of an address to an account.
-    pub async fn withdraw_invitation(
+    pub(crate) async fn withdraw_invitation(
         &self,
         account_id: &str,
         email: &str,
@@ -167,7 +167,11 @@ impl Backoffice {
     }
 
     /// Finds a link that can be used; `None` if it is unknown, used, replaced or expired.
-    pub async fn link(&self, digest: &Digest, now: i64) -> Result<Option<Link>, BackofficeError> {
+    pub(crate) async fn link(
+        &self,
+        digest: &Digest,
+        now: i64,
+    ) -> Result<Option<Link>, BackofficeError> {
         let select = statement(
             "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
              WHERE digest = $1 AND used_at = 0 AND expires_at > $2",
@@ -179,7 +183,7 @@ impl Backoffice {
 
     /// Uses an invitation or a proof and adds the person, in one transaction; `None` if the link cannot be used. If the
     /// address is in use, fails with `EmailTaken` and leaves the link unused.
-    pub async fn join_by_link(
+    pub(crate) async fn join_by_link(
         &self,
         digest: &Digest,
         name: Option<&str>,
@@ -221,7 +225,7 @@ impl Backoffice {
 
     /// Uses a reset link to set a password, and deletes the person's sessions, other unused links and identities, in one
     /// transaction; `None` if the link cannot be used.
-    pub async fn reset_by_link(
+    pub(crate) async fn reset_by_link(
         &self,
         digest: &Digest,
         password: &str,
@@ -281,7 +285,7 @@ impl Backoffice {
 }
 
 /// Deletes the unused links that set a person's password. Used ones remain until they expire; they have no effect.
-pub fn delete_reset_links(person_id: &str) -> Statement {
+pub(crate) fn delete_reset_links(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE person_id = $1 AND used_at = 0",
         [person_id.into()],
@@ -289,7 +293,7 @@ pub fn delete_reset_links(person_id: &str) -> Statement {
 }
 
 /// Deletes the unused links to a person's address, so that a removed person cannot return by an old invitation.
-pub fn delete_unused_links_for(person_id: &str) -> Statement {
+pub(crate) fn delete_unused_links_for(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE used_at = 0
            AND email_key = (SELECT p.email_key FROM backoffice_people p WHERE p.id = $1)",
@@ -298,7 +302,7 @@ pub fn delete_unused_links_for(person_id: &str) -> Statement {
 }
 
 /// Deletes the unused links that a person has made, so that a former operator cannot return by one of their own.
-pub fn delete_unused_links_made_by(person_id: &str) -> Statement {
+pub(crate) fn delete_unused_links_made_by(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE used_at = 0
            AND made_by = (SELECT p.email FROM backoffice_people p WHERE p.id = $1)",

@@ -23,10 +23,10 @@ mod checkouts;
 mod deliveries;
 mod identities;
 mod links;
-pub mod mail;
-pub mod oidc;
+pub(crate) mod mail;
+pub(crate) mod oidc;
 mod password;
-pub mod payments;
+pub(crate) mod payments;
 mod people;
 mod postgres;
 mod roster;
@@ -38,20 +38,24 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 mod throttle;
-pub mod webhook;
+pub(crate) mod webhook;
 
-pub use self::{
-    actions::{Action, RecordedAction},
-    alerts::{Alert, AlertKind, AlertWithDeliveries, NewAlert},
-    checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
-    deliveries::{Channel, Delivery, DeliveryState, Event, Route},
-    identities::Identity,
-    links::{Link, MadeLink, NewLink, Purpose},
-    password::{PasswordError, Passwords},
-    people::{NewPerson, Person, Role},
-    sessions::{Digest, NewSession, Session},
-    throttle::{Attempt, Throttle},
-};
+pub use self::actions::Action;
+pub(crate) use self::actions::RecordedAction;
+pub use self::alerts::AlertWithDeliveries;
+pub(crate) use self::alerts::{Alert, AlertKind, NewAlert};
+pub(crate) use self::checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout};
+pub(crate) use self::deliveries::{Channel, Delivery, Route};
+pub use self::deliveries::{DeliveryState, Event};
+pub(crate) use self::identities::Identity;
+pub(crate) use self::links::Link;
+pub use self::links::{MadeLink, NewLink, Purpose};
+pub(crate) use self::password::Passwords;
+pub(crate) use self::people::Person;
+pub use self::people::{NewPerson, Role};
+pub(crate) use self::sessions::Session;
+pub use self::sessions::{Digest, NewSession};
+pub(crate) use self::throttle::{Attempt, Throttle};
 use self::{
     postgres::PostgresStore,
     sql::{Row, Statement},
@@ -85,7 +89,7 @@ enum Store {
 }
 
 /// Checks the file beside a ledger's database, or the folder in which it would be created; changes nothing.
-pub fn probe(database: &Path) -> Result<String, String> {
+pub(crate) fn probe(database: &Path) -> Result<String, String> {
     crate::db::sqlite::probe(&path_beside(database))
 }
 
@@ -98,7 +102,7 @@ impl Backoffice {
     /// A backoffice in a file beside the ledger's SQLite database, which only one gateway has open.
     ///
     /// Never fails: the file is opened at the first operation, and again at each operation after a failure.
-    pub fn beside(database: &Path) -> Self {
+    pub(crate) fn beside(database: &Path) -> Self {
         let file = SqliteStore::new(&path_beside(database));
         Self::on(Store::File(file), DEADLINE)
     }
@@ -106,7 +110,7 @@ impl Backoffice {
     /// A backoffice in the ledger's PostgreSQL database, which several gateways share.
     ///
     /// Never fails: connections are opened and tables created at the first operation.
-    pub fn shared(address: Address) -> Self {
+    pub(crate) fn shared(address: Address) -> Self {
         let database = PostgresStore::new(address, DEADLINE);
         Self::on(Store::Shared(Box::new(database)), DEADLINE)
     }

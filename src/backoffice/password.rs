@@ -36,7 +36,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    pub fn new(at_once: usize) -> Self {
+    pub(crate) fn new(at_once: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(at_once)),
         }
@@ -49,7 +49,7 @@ impl Passwords {
     }
 
     /// Whether `given` is the password of the stored hash. Without a stored hash it is not, and the check takes as long.
-    pub async fn verify(&self, given: String, stored: Option<String>) -> bool {
+    pub(crate) async fn verify(&self, given: String, stored: Option<String>) -> bool {
         let verified = self.work(move || matches(&given, stored.as_deref())).await;
         verified.unwrap_or(false)
     }

@@ -20,14 +20,14 @@ pub enum Role {
 }
 
 impl Role {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Customer => "customer",
             Self::Operator => "operator",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         [Self::Customer, Self::Operator]
             .into_iter()
             .find(|role| role.as_str() == text)
@@ -126,7 +126,7 @@ impl Backoffice {
         }
     }
 
-    pub async fn person(&self, id: &str) -> Result<Option<Person>, BackofficeError> {
+    pub(crate) async fn person(&self, id: &str) -> Result<Option<Person>, BackofficeError> {
         let select = statement(BY_ID, [id.into()]);
         first_person(self.run(vec![select]).await?)
     }
@@ -141,7 +141,7 @@ impl Backoffice {
     /// one transaction.
     ///
     /// Changes nothing if the person is unknown.
-    pub async fn set_password(
+    pub(crate) async fn set_password(
         &self,
         person_id: &str,
         hash: &str,

@@ -11,7 +11,7 @@ use super::{
 
 impl Backoffice {
     /// The people of an account, oldest first.
-    pub async fn people_of(&self, account_id: &str) -> Result<Vec<Person>, BackofficeError> {
+    pub(crate) async fn people_of(&self, account_id: &str) -> Result<Vec<Person>, BackofficeError> {
         let select = statement(
             concat!(
                 "SELECT ",
@@ -25,7 +25,7 @@ impl Backoffice {
 
     /// A page of the people with `text` in their address, newest first. `before` is `created_at` and `id` of the last
     /// person on the previous page.
-    pub async fn people_page(
+    pub(crate) async fn people_page(
         &self,
         text: &str,
         before: Option<(i64, String)>,
@@ -52,7 +52,7 @@ impl Backoffice {
 
     /// Removes a person together with their sessions, identities, the unused links to their address and the unused links
     /// that they made. Changes nothing if the person is unknown.
-    pub async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
+    pub(crate) async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
         let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
         let steps = vec![
             delete_sessions(id, None),

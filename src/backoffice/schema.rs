@@ -152,7 +152,7 @@ macro_rules! tables {
 }
 
 /// The schema for SQLite; the file stores its version in `user_version`.
-pub const SQLITE: &str = tables!("INTEGER PRIMARY KEY AUTOINCREMENT");
+pub(crate) const SQLITE: &str = tables!("INTEGER PRIMARY KEY AUTOINCREMENT");
 
 /// The schema for PostgreSQL; the database stores its version in `backoffice_schema`.
-pub const POSTGRES: &str = tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY");
+pub(crate) const POSTGRES: &str = tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY");

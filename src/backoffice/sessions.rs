@@ -25,7 +25,7 @@ pub struct NewSession {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub(crate) struct Session {
     pub digest: Digest,
     /// The person as of now; `None` if the operator token was used to sign in.
     pub person: Option<Person>,
@@ -71,7 +71,7 @@ impl Backoffice {
     }
 
     /// Finds a session; `None` if it is unknown, ended or expired.
-    pub async fn session(
+    pub(crate) async fn session(
         &self,
         digest: &Digest,
         now: i64,
@@ -85,7 +85,7 @@ impl Backoffice {
     }
 
     /// A person's sessions that have not expired, newest first.
-    pub async fn sessions_of(
+    pub(crate) async fn sessions_of(
         &self,
         person_id: &str,
         now: i64,
@@ -100,7 +100,7 @@ impl Backoffice {
         rows.into_iter().map(Session::read).collect()
     }
 
-    pub async fn end_session(&self, digest: &Digest) -> Result<(), BackofficeError> {
+    pub(crate) async fn end_session(&self, digest: &Digest) -> Result<(), BackofficeError> {
         let end = statement(
             "DELETE FROM backoffice_sessions WHERE digest = $1",
             [hex(digest).as_str().into()],
@@ -110,7 +110,7 @@ impl Backoffice {
     }
 
     /// Ends all sessions of a person except `except`.
-    pub async fn end_sessions_of(
+    pub(crate) async fn end_sessions_of(
         &self,
         person_id: &str,
         except: Option<&Digest>,
@@ -136,7 +136,7 @@ impl Backoffice {
 }
 
 /// Deletes all sessions of a person except `except`.
-pub fn delete_sessions(person_id: &str, except: Option<&Digest>) -> Statement {
+pub(crate) fn delete_sessions(person_id: &str, except: Option<&Digest>) -> Statement {
     // An empty text matches no digest.
     let except = except.map(hex).unwrap_or_default();
     statement(
@@ -162,7 +162,7 @@ impl Session {
     }
 }
 
-pub fn hex(digest: &Digest) -> String {
+pub(crate) fn hex(digest: &Digest) -> String {
     digest.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -11,7 +11,11 @@ impl Backoffice {
     /// Uses the token with this digest; `false` if it was used before, with any gateway.
     ///
     /// The record may be deleted after `expires_at`, so the caller must not accept the token after that time.
-    pub async fn spend(&self, digest: &Digest, expires_at: i64) -> Result<bool, BackofficeError> {
+    pub(crate) async fn spend(
+        &self,
+        digest: &Digest,
+        expires_at: i64,
+    ) -> Result<bool, BackofficeError> {
         let (digest, claim) = (hex(digest), random_id("claim_"));
         let spend = statement(
             "INSERT INTO backoffice_spent (digest, claim, expires_at) VALUES ($1, $2, $3)
@@ -34,7 +38,7 @@ impl Backoffice {
 }
 
 /// Deletes the records of expired tokens.
-pub fn delete_expired_spent(now: i64) -> Statement {
+pub(crate) fn delete_expired_spent(now: i64) -> Statement {
     statement(
         "DELETE FROM backoffice_spent WHERE expires_at <= $1",
         [now.into()],

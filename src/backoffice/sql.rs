@@ -6,19 +6,19 @@ use super::BackofficeError;
 ///
 /// The placeholders `$1`, `$2` and so on must first appear in the order of their numbers: PostgreSQL binds values by
 /// number, SQLite by order of first appearance.
-pub struct Statement {
+pub(crate) struct Statement {
     pub sql: &'static str,
     pub values: Vec<Value>,
 }
 
-pub fn statement<const N: usize>(sql: &'static str, values: [Value; N]) -> Statement {
+pub(crate) fn statement<const N: usize>(sql: &'static str, values: [Value; N]) -> Statement {
     Statement {
         sql,
         values: values.into(),
     }
 }
 
-pub enum Value {
+pub(crate) enum Value {
     Text(String),
     Int(i64),
     /// NULL of type text.
@@ -46,21 +46,21 @@ impl From<i64> for Value {
 }
 
 /// A row, whose columns are read from left to right.
-pub struct Row(std::vec::IntoIter<Value>);
+pub(crate) struct Row(std::vec::IntoIter<Value>);
 
 impl Row {
-    pub fn new(values: Vec<Value>) -> Self {
+    pub(crate) fn new(values: Vec<Value>) -> Self {
         Self(values.into_iter())
     }
 
-    pub fn text(&mut self) -> Result<String, BackofficeError> {
+    pub(crate) fn text(&mut self) -> Result<String, BackofficeError> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(text),
             _ => Err(unexpected("a text")),
         }
     }
 
-    pub fn text_or_null(&mut self) -> Result<Option<String>, BackofficeError> {
+    pub(crate) fn text_or_null(&mut self) -> Result<Option<String>, BackofficeError> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(Some(text)),
             Some(Value::Null) => Ok(None),
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    pub fn int_or_null(&mut self) -> Result<Option<i64>, BackofficeError> {
+    pub(crate) fn int_or_null(&mut self) -> Result<Option<i64>, BackofficeError> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(Some(number)),
             Some(Value::Null) => Ok(None),
@@ -76,7 +76,7 @@ impl Row {
         }
     }
 
-    pub fn int(&mut self) -> Result<i64, BackofficeError> {
+    pub(crate) fn int(&mut self) -> Result<i64, BackofficeError> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(number),
             _ => Err(unexpected("a number")),
@@ -85,6 +85,6 @@ impl Row {
 }
 
 /// Error for a stored value that this program cannot have written.
-pub fn unexpected(expected: &str) -> BackofficeError {
+pub(crate) fn unexpected(expected: &str) -> BackofficeError {
     BackofficeError::Unavailable(format!("a stored value is not {expected}"))
 }

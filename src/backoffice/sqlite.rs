@@ -22,19 +22,22 @@ use crate::{
 };
 
 /// Each commit is flushed to the disk: writes are few, and a new password must survive a power cut.
-pub const KIND: FileKind = FileKind {
+pub(crate) const KIND: FileKind = FileKind {
     schema: schema::SQLITE,
     durability: Durability::Power,
 };
 
-pub struct SqliteStore(Arc<Mutex<File>>);
+pub(crate) struct SqliteStore(Arc<Mutex<File>>);
 
 impl SqliteStore {
-    pub fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         Self(Arc::new(Mutex::new(File::new(path, KIND))))
     }
 
-    pub async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, BackofficeError> {
+    pub(crate) async fn run(
+        &self,
+        statements: Vec<Statement>,
+    ) -> Result<Vec<Row>, BackofficeError> {
         let rows = self
             .work(move |connection| in_one_transaction(connection, &statements))
             .await?;

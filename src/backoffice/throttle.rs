@@ -34,14 +34,14 @@ type CounterKey = [u8; 32];
 pub struct Throttle(Mutex<HashMap<CounterKey, Vec<Instant>>>);
 
 /// The counters that an attempt to sign in is counted by.
-pub struct Attempt {
+pub(crate) struct Attempt {
     person: CounterKey,
     network: CounterKey,
 }
 
 impl Attempt {
     /// `device` is the ID of a browser with which this person has signed in before.
-    pub fn new(email: &str, peer: Option<IpAddr>, device: Option<&str>) -> Self {
+    pub(crate) fn new(email: &str, peer: Option<IpAddr>, device: Option<&str>) -> Self {
         let network = network(peer);
         let email = email.to_lowercase();
         let person = match device {
@@ -57,12 +57,12 @@ impl Throttle {
     /// Counts an attempt to sign in; the error is the number of seconds until the next one is allowed.
     ///
     /// Call it before the password is verified, so that concurrent attempts are all counted.
-    pub fn attempt(&self, attempt: &Attempt) -> Result<(), u64> {
+    pub(crate) fn attempt(&self, attempt: &Attempt) -> Result<(), u64> {
         self.count(&[(attempt.person, PER_PERSON), (attempt.network, PER_NETWORK)])
     }
 
     /// Undoes the count of an attempt with the right password, and resets the person's counter.
-    pub fn succeeded(&self, attempt: &Attempt) {
+    pub(crate) fn succeeded(&self, attempt: &Attempt) {
         let mut counts = self.counts();
         counts.remove(&attempt.person);
         if let Some(network) = counts.get_mut(&attempt.network) {
@@ -71,13 +71,13 @@ impl Throttle {
     }
 
     /// Counts a sign-up; the error is the number of seconds until the next one is allowed.
-    pub fn sign_up(&self, peer: Option<IpAddr>) -> Result<(), u64> {
+    pub(crate) fn sign_up(&self, peer: Option<IpAddr>) -> Result<(), u64> {
         self.count(&[(counter_key(&["sign-up", &network(peer)]), SIGN_UPS)])
     }
 
     /// Counts an e-mail that any visitor can request: as a sign-up from the visitor's network, and for the mailbox, which
     /// must not be flooded from many networks. The error is the number of seconds until the next one is allowed.
-    pub fn message(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
+    pub(crate) fn message(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
         let mailbox = counter_key(&["email", &email.trim().to_lowercase()]);
         let network = counter_key(&["sign-up", &network(peer)]);
         self.count(&[(network, SIGN_UPS), (mailbox, EMAILS)])

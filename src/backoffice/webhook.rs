@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a message was not accepted. The text leaves out the URL, which may contain a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebhookError {
+pub(crate) enum WebhookError {
     /// The endpoint wants no more messages.
     #[error("the endpoint returned status 410: it wants no more messages")]
     Gone,
@@ -42,7 +42,7 @@ impl fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    pub fn new(config: &config::Webhook) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Webhook) -> Result<Self, String> {
         let key = config.key().ok_or("the webhook's secret cannot be used")?;
         Ok(Self {
             http: connect::client(TIMEOUT)?,
@@ -52,7 +52,7 @@ impl Webhook {
     }
 
     /// Sends a message. `id` must be the same for each attempt of a message; `now` is the time of this attempt.
-    pub async fn send(&self, id: &str, now: i64, body: String) -> Result<(), WebhookError> {
+    pub(crate) async fn send(&self, id: &str, now: i64, body: String) -> Result<(), WebhookError> {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         let request = Request::post(self.url.clone())
             .header(header::CONTENT_TYPE, "application/json")

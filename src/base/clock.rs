@@ -30,7 +30,7 @@ impl Clock {
 
     /// Seconds since 1970 if the clock is set by hand. A database with a clock of its own uses this time instead;
     /// `None` leaves it to its own clock.
-    pub fn manual_now(&self) -> Option<i64> {
+    pub(crate) fn manual_now(&self) -> Option<i64> {
         match self {
             Self::System => None,
             Self::Manual(_) => Some(self.now()),
@@ -38,7 +38,7 @@ impl Clock {
     }
 
     /// Seconds since 1970.
-    pub fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.now_ms().div_euclid(1_000)
     }
 }

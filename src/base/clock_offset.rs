@@ -10,18 +10,18 @@ use std::{
 };
 
 /// By how many milliseconds two readings may differ without a jump, because clocks are adjusted in small steps.
-pub const TOLERANCE_MS: i64 = 2_000;
+pub(crate) const TOLERANCE_MS: i64 = 2_000;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Milliseconds on our monotonic clock, since this was first called.
-pub fn monotonic_ms() -> i64 {
+pub(crate) fn monotonic_ms() -> i64 {
     millis(START.elapsed())
 }
 
 /// Bounds of how many milliseconds a server's clock is ahead of our monotonic one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockOffset {
+pub(crate) struct ClockOffset {
     least: i64,
     most: i64,
 }
@@ -29,7 +29,7 @@ pub struct ClockOffset {
 impl ClockOffset {
     /// The offset from one reading: the server's clock showed `server_ms` between the sending of our request and the
     /// arrival of its reply.
-    pub fn seen(server_ms: i64, sent_ms: i64, received_ms: i64) -> Self {
+    pub(crate) fn seen(server_ms: i64, sent_ms: i64, received_ms: i64) -> Self {
         Self {
             least: server_ms - received_ms,
             most: server_ms - sent_ms,
@@ -37,7 +37,7 @@ impl ClockOffset {
     }
 
     /// By how many milliseconds the server's clock jumped between the two readings; `None` if it did not.
-    pub fn jump_to(self, later: Self) -> Option<i64> {
+    pub(crate) fn jump_to(self, later: Self) -> Option<i64> {
         if later.least > self.most + TOLERANCE_MS {
             Some(later.least - self.most)
         } else if later.most < self.least - TOLERANCE_MS {
@@ -49,7 +49,7 @@ impl ClockOffset {
 
     /// The earliest and the latest time that the server's clock can show when a message sent now arrives, which takes
     /// at most `arrives`.
-    pub fn now_within(self, arrives: Duration) -> (i64, i64) {
+    pub(crate) fn now_within(self, arrives: Duration) -> (i64, i64) {
         let now = monotonic_ms();
         let earliest = now + self.least - TOLERANCE_MS;
         let latest = now + self.most + millis(arrives) + TOLERANCE_MS;

@@ -17,7 +17,7 @@ pub const POINTS: [&str; 10] = [
 /// Aborts the process if the environment variable `TOLLGATE_DIE_AT` names this failpoint: with `charged:7`, when
 /// `charged` is reached for the seventh time.
 #[cfg(debug_assertions)]
-pub fn reached(point: &'static str) {
+pub(crate) fn reached(point: &'static str) {
     use std::sync::{
         LazyLock,
         atomic::{AtomicU32, Ordering},

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-pub use foldhash::fast::RandomState;
+pub(crate) use foldhash::fast::RandomState;
 
-pub type FastMap<K, V> = HashMap<K, V, RandomState>;
-pub type FastSet<K> = HashSet<K, RandomState>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, RandomState>;
+pub(crate) type FastSet<K> = HashSet<K, RandomState>;

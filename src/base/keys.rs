@@ -27,12 +27,12 @@ pub struct ApiKey(Box<str>);
 pub struct KeyDigest(pub [u8; 32]);
 
 impl ApiKey {
-    pub fn generate() -> Self {
+    pub(crate) fn generate() -> Self {
         Self(format!("{PREFIX}{}", random_text(RANDOM_CHARS)).into())
     }
 
     /// Returns the key if the text has the form of one. Other texts are rejected without a lookup.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(PREFIX)?;
         let is_url_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         // Without an early exit the compiler vectorizes this loop, which is faster for valid keys.
@@ -45,7 +45,7 @@ impl ApiKey {
     }
 
     /// The first twelve characters, which stay visible after creation.
-    pub fn visible_prefix(&self) -> &str {
+    pub(crate) fn visible_prefix(&self) -> &str {
         &self.0[..12]
     }
 
@@ -76,7 +76,7 @@ impl Secret {
         Self(text.into())
     }
 
-    pub fn generate() -> Self {
+    pub(crate) fn generate() -> Self {
         Self(random_text(40).into())
     }
 
@@ -103,7 +103,7 @@ const ID_CHARS: usize = 24;
 const TIME_CHARS: u8 = 9;
 
 /// An ID: the prefix `kind`, such as `acct_`, and 24 random characters.
-pub fn random_id(kind: &str) -> String {
+pub(crate) fn random_id(kind: &str) -> String {
     let mut id = String::with_capacity(kind.len() + ID_CHARS);
     id.push_str(kind);
     push_random(&mut id, ID_CHARS);
@@ -113,7 +113,7 @@ pub fn random_id(kind: &str) -> String {
 /// A time-ordered ID: the prefix `kind`, the time in nine characters, and random characters, 24 after the prefix.
 ///
 /// For records that are created often and looked up by their ID: recent ones are next to each other in an index.
-pub fn rising_id(kind: &str, now_ms: u64) -> String {
+pub(crate) fn rising_id(kind: &str, now_ms: u64) -> String {
     let mut id = String::with_capacity(kind.len() + ID_CHARS);
     id.push_str(kind);
     for place in (0..TIME_CHARS).rev() {
@@ -125,7 +125,7 @@ pub fn rising_id(kind: &str, now_ms: u64) -> String {
 }
 
 /// The time in a [`rising_id`], in milliseconds since 1970; `None` for any other text.
-pub fn time_of_rising_id(kind: &str, id: &str) -> Option<u64> {
+pub(crate) fn time_of_rising_id(kind: &str, id: &str) -> Option<u64> {
     let letters = id.strip_prefix(kind)?.as_bytes();
     let time = letters.get(..usize::from(TIME_CHARS))?;
     if letters.len() != ID_CHARS {
@@ -152,7 +152,7 @@ fn push_random(id: &mut String, count: usize) {
 }
 
 /// `length` random characters that need no escaping in a URL or a cookie.
-pub fn random_text(length: usize) -> String {
+pub(crate) fn random_text(length: usize) -> String {
     let mut rng = rand::rng();
     (0..length)
         .map(|_| char::from(URL_SAFE[rng.random_range(0..URL_SAFE.len())]))

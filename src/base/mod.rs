@@ -5,12 +5,12 @@
 //!
 //! It uses no other room.
 
-pub mod checked_toml;
+pub(crate) mod checked_toml;
 pub mod clock;
-pub mod clock_offset;
+pub(crate) mod clock_offset;
 pub mod durability;
 pub mod failpoint;
-pub mod fast_map;
+pub(crate) mod fast_map;
 pub mod keys;
 pub mod money;
 pub mod rate;

@@ -36,18 +36,18 @@ impl NanoUsd {
     }
 
     /// The amount in cents; `None` if it is not a whole number of cents.
-    pub fn whole_cents(self) -> Option<i64> {
+    pub(crate) fn whole_cents(self) -> Option<i64> {
         (self.0 % Self::PER_CENT == 0).then_some(self.0 / Self::PER_CENT)
     }
 
-    pub fn checked_add(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 }
 
 impl NanoUsd {
     /// Formats without trailing zeros: `0.01`. For prices and fees; amounts are shown with six decimals.
-    pub fn shortest(self) -> String {
+    pub(crate) fn shortest(self) -> String {
         let text = self.to_string();
         let text = text.trim_end_matches('0').trim_end_matches('.');
         if text.is_empty() { "0" } else { text }.to_owned()
@@ -82,16 +82,16 @@ pub struct TokenPrice(i64);
 
 impl TokenPrice {
     /// Trillionths of a US dollar.
-    pub const fn picos(self) -> i64 {
+    pub(crate) const fn picos(self) -> i64 {
         self.0
     }
 
-    pub const fn from_picos(picos: i64) -> Self {
+    pub(crate) const fn from_picos(picos: i64) -> Self {
         Self(picos)
     }
 
     /// Reads dollars per million tokens, e.g. `0.14`; at most six decimals.
-    pub fn parse_per_million(text: &str) -> Option<Self> {
+    pub(crate) fn parse_per_million(text: &str) -> Option<Self> {
         decimal(text, 6).map(Self)
     }
 }
@@ -113,7 +113,7 @@ pub struct PicoUsd(i128);
 
 impl PicoUsd {
     /// Rounds up to the next billionth. A sum is rounded only once, when it is charged.
-    pub fn rounded_up(self) -> NanoUsd {
+    pub(crate) fn rounded_up(self) -> NanoUsd {
         let nanos = self.0.saturating_add(999).div_euclid(1_000);
         NanoUsd(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
@@ -140,7 +140,7 @@ impl std::iter::Sum for PicoUsd {
 }
 
 /// The exact cost of tokens at their prices.
-pub fn exact(parts: &[(u64, TokenPrice)]) -> PicoUsd {
+pub(crate) fn exact(parts: &[(u64, TokenPrice)]) -> PicoUsd {
     let each = parts
         .iter()
         .map(|(tokens, price)| PicoUsd(i128::from(*tokens) * i128::from(price.0)));

@@ -1,7 +1,7 @@
 //! Rate limits as plain values: ceilings, refusals and reservations.
 
 /// Length of the sliding window: an entry counts while fewer than this many milliseconds have passed.
-pub const WINDOW_MS: u64 = 60_000;
+pub(crate) const WINDOW_MS: u64 = 60_000;
 
 /// The most that the window of one account with one model may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Reservation {
 
 /// A [`Reservation`] as the ledger returns it for rebuilding a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredReservation {
+pub(crate) struct StoredReservation {
     /// The account's ID.
     pub account: String,
     /// The ID of the requested model, which with the account identifies the window.

@@ -8,7 +8,7 @@ pub fn now() -> i64 {
 }
 
 /// The system's time in milliseconds since 1970.
-pub fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let nanos = OffsetDateTime::now_utc().unix_timestamp_nanos();
     i64::try_from(nanos.div_euclid(1_000_000)).unwrap_or(0)
 }
@@ -21,21 +21,21 @@ pub fn shown(unix_seconds: i64) -> String {
 }
 
 /// Formats the date of a time: `2027-01-15`.
-pub fn day(unix_seconds: i64) -> String {
+pub(crate) fn day(unix_seconds: i64) -> String {
     let mut date = shown(unix_seconds);
     date.truncate("2027-01-15".len());
     date
 }
 
 /// Formats a time with milliseconds, always with three decimals, so that the texts sort in time order.
-pub fn shown_ms(unix_ms: i64) -> String {
+pub(crate) fn shown_ms(unix_ms: i64) -> String {
     let whole = shown(unix_ms.div_euclid(1_000));
     let seconds = whole.strip_suffix('Z').unwrap_or(&whole);
     format!("{seconds}.{:03}Z", unix_ms.rem_euclid(1_000))
 }
 
 /// Parses a time to seconds since 1970; fractions of a second are rounded down.
-pub fn read(text: &str) -> Option<i64> {
+pub(crate) fn read(text: &str) -> Option<i64> {
     OffsetDateTime::parse(text, &Rfc3339)
         .ok()
         .map(OffsetDateTime::unix_timestamp)

@@ -15,15 +15,17 @@ mod read;
 mod router;
 
 pub use model::Model;
-pub use parameter::Parameter;
-pub use plan::{Plan, Tier, Track};
-pub use prices::{Above, Billable, Line, Prices, Rates, TokenKind};
-pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
+pub(crate) use parameter::Parameter;
+pub(crate) use plan::Plan;
+pub use plan::{Tier, Track};
+pub(crate) use prices::{Above, Billable, Line, Prices, Rates, TokenKind};
+pub use router::{Cost, DOMAINS, Router};
+pub(crate) use router::{Semantic, SemanticRoute, Tiered, Turn};
 
 use crate::base::{checked_toml::Mistake, fast_map::FastMap};
 
 /// Text of the built-in catalog.
-pub const BUILT_IN: &str = include_str!("catalog.toml");
+pub(crate) const BUILT_IN: &str = include_str!("catalog.toml");
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -42,7 +44,7 @@ impl Catalog {
     }
 
     /// Parses a catalog that does not extend another one.
-    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
         read::parse(text, None)
     }
 

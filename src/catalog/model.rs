@@ -47,21 +47,21 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn drops(&self, parameter: Parameter) -> bool {
+    pub(crate) fn drops(&self, parameter: Parameter) -> bool {
         self.drops.contains(&parameter)
     }
 
-    pub fn supported_parameters(&self) -> impl Iterator<Item = Parameter> {
+    pub(crate) fn supported_parameters(&self) -> impl Iterator<Item = Parameter> {
         Parameter::ALL
             .into_iter()
             .filter(|parameter| !self.drops(*parameter))
     }
 
-    pub fn has_feature(&self, feature: &str) -> bool {
+    pub(crate) fn has_feature(&self, feature: &str) -> bool {
         self.features.iter().any(|listed| listed == feature)
     }
 
-    pub fn is_hybrid(&self) -> bool {
+    pub(crate) fn is_hybrid(&self) -> bool {
         !self.targets.is_empty()
     }
 }

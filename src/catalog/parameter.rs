@@ -2,7 +2,7 @@
 
 /// A request field that a model may support or drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parameter {
+pub(crate) enum Parameter {
     Temperature,
     TopP,
     TopK,
@@ -18,7 +18,7 @@ pub enum Parameter {
 
 impl Parameter {
     /// In the order of a model's `supported_parameters`.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Temperature,
         Self::TopP,
         Self::TopK,
@@ -33,7 +33,7 @@ impl Parameter {
     ];
 
     /// Field name in requests and in the catalog.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
             Self::TopP => "top_p",
@@ -49,7 +49,7 @@ impl Parameter {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|parameter| parameter.as_str() == text)

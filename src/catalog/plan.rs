@@ -24,7 +24,7 @@ pub enum Track {
 }
 
 impl Tier {
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Free,
         Self::Basic,
         Self::Standard,
@@ -33,7 +33,7 @@ impl Tier {
         Self::Flex,
     ];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
             Self::Basic => "basic",
@@ -44,7 +44,7 @@ impl Tier {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tier| tier.as_str() == text)
     }
 }
@@ -56,14 +56,14 @@ impl fmt::Display for Tier {
 }
 
 impl Track {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Personal => "personal",
             Self::Business => "business",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         [Self::Personal, Self::Business]
             .into_iter()
             .find(|track| track.as_str() == text)
@@ -79,34 +79,34 @@ pub struct Plan {
 
 impl Plan {
     /// Plan of requests without a key (§4.4).
-    pub const ANONYMOUS: Self = Self {
+    pub(crate) const ANONYMOUS: Self = Self {
         track: Track::Personal,
         tier: Tier::Free,
     };
 
     /// The plan that includes every model.
-    pub const ALL: Self = Self {
+    pub(crate) const ALL: Self = Self {
         track: Track::Business,
         tier: Tier::Flex,
     };
 
     /// The plan, or `None` if the tier does not exist on the track: business has `flex` only, personal the others.
-    pub fn new(track: Track, tier: Tier) -> Option<Self> {
+    pub(crate) fn new(track: Track, tier: Tier) -> Option<Self> {
         let on_track = (track == Track::Business) == (tier == Tier::Flex);
         on_track.then_some(Self { track, tier })
     }
 
-    pub fn track(self) -> Track {
+    pub(crate) fn track(self) -> Track {
         self.track
     }
 
-    pub fn tier(self) -> Tier {
+    pub(crate) fn tier(self) -> Tier {
         self.tier
     }
 
     /// Whether the plan includes models of tier `required`. Comparing tiers is enough, because `flex` is above every
     /// personal tier.
-    pub fn includes(self, required: Tier) -> bool {
+    pub(crate) fn includes(self, required: Tier) -> bool {
         self.tier >= required
     }
 }

@@ -9,7 +9,7 @@ use crate::base::{
 };
 
 /// Parses a catalog. With `base`, the new catalog starts from the defaults and models of `base`.
-pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>> {
+pub(crate) fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>> {
     let document = checked_toml::parse(text)?;
     checked_toml::read(document, |root| {
         let identity_prompt = root

@@ -52,14 +52,14 @@ pub struct SemanticRoute {
 }
 
 impl SemanticRoute {
-    pub fn has(&self, domain: &str) -> bool {
+    pub(crate) fn has(&self, domain: &str) -> bool {
         self.domains.iter().any(|one| one == domain)
     }
 }
 
 impl Semantic {
     /// Whether any route is for this domain.
-    pub fn has(&self, domain: &str) -> bool {
+    pub(crate) fn has(&self, domain: &str) -> bool {
         self.routes.iter().any(|route| route.has(domain))
     }
 }
@@ -125,7 +125,7 @@ impl Default for Turn {
 }
 
 impl Router {
-    pub fn as_str(&self) -> &'static str {
+    pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Semantic(_) => "semantic",
             Self::Cost(_) => "cost",

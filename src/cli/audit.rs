@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Audit this database (a file, or `postgres://…`) directly instead of through a running gateway
     #[arg(long, value_name = "FILE|URL")]
     database: Option<String>,
@@ -22,7 +22,7 @@ pub struct Options {
     target: Target,
 }
 
-pub async fn run(options: &Options) -> Result<(), String> {
+pub(crate) async fn run(options: &Options) -> Result<(), String> {
     let audit = if let Some(database) = &options.database {
         let audit = audit_database(database).await?;
         serde_json::to_value(AuditObject::from(audit)).map_err(|error| error.to_string())?

@@ -13,7 +13,7 @@ use crate::{
 
 /// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider and each data source of
 /// the tools, one line each. Fails if anything is wrong.
-pub async fn run(file: &Path) -> Result<(), String> {
+pub(crate) async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     println!("ok    {}", file.display());
     let mut wrong = 0_usize;

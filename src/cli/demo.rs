@@ -14,17 +14,17 @@ use crate::{
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
 };
 
-pub const DEMO_EMAIL: &str = "demo@tollgate.local";
+pub(crate) const DEMO_EMAIL: &str = "demo@tollgate.local";
 const DEMO_CREDIT: i64 = 100_000_000_000;
 const PASSWORD_CHARS: usize = 16;
 
-pub struct Demo {
+pub(crate) struct Demo {
     pub key: ApiKey,
     pub password: String,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum DemoError {
+pub(crate) enum DemoError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum DemoError {
 
 impl Demo {
     /// Creates the demo account, or reuses the key and password of an earlier start (`before`) if they still work.
-    pub async fn prepare(
+    pub(crate) async fn prepare(
         gateway: &Gateway,
         before: &BTreeMap<String, String>,
     ) -> Result<Self, DemoError> {

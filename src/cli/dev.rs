@@ -27,7 +27,7 @@ use crate::{
 };
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The port of the public API; 0 picks a free one
     #[arg(long, default_value_t = 8080)]
     port: u16,
@@ -39,7 +39,7 @@ pub struct Options {
     data: PathBuf,
 }
 
-pub async fn run(options: Options) -> Result<(), String> {
+pub(crate) async fn run(options: Options) -> Result<(), String> {
     let env_file = options.data.join("dev.env");
     let before = read_env(&env_file);
     let token = before

@@ -12,7 +12,7 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends one request and returns the JSON of the response. If the API returns an error, its message is the error.
-pub async fn call(
+pub(crate) async fn call(
     url: &str,
     token: &str,
     method: Method,

@@ -8,7 +8,7 @@ use super::{operator_client::call, table};
 
 /// Which gateway a command calls, and how its response is printed.
 #[derive(Args)]
-pub struct Target {
+pub(crate) struct Target {
     /// The URL of the operator API of a running gateway
     #[arg(
         long,
@@ -23,7 +23,7 @@ pub struct Target {
 }
 
 #[derive(Subcommand)]
-pub enum AccountCommand {
+pub(crate) enum AccountCommand {
     /// Create an account
     Create {
         #[arg(long)]
@@ -66,7 +66,7 @@ pub enum AccountCommand {
 }
 
 #[derive(Subcommand)]
-pub enum KeyCommand {
+pub(crate) enum KeyCommand {
     /// Create a key; it is shown once
     Create {
         account: String,
@@ -84,7 +84,7 @@ pub enum KeyCommand {
 }
 
 #[derive(Subcommand)]
-pub enum CreditCommand {
+pub(crate) enum CreditCommand {
     /// Grant credit in US dollars
     Grant {
         account: String,
@@ -104,7 +104,7 @@ pub enum CreditCommand {
 }
 
 #[derive(Subcommand)]
-pub enum ModelCommand {
+pub(crate) enum ModelCommand {
     /// List every model with its state
     List,
     /// Take a model out of service: not listed, and 404 when called
@@ -118,7 +118,7 @@ pub enum ModelCommand {
 }
 
 #[derive(Subcommand)]
-pub enum LimitCommand {
+pub(crate) enum LimitCommand {
     /// Set ceilings; without --account or --model they apply to all accounts or models
     Set {
         #[arg(long)]
@@ -143,7 +143,7 @@ pub enum LimitCommand {
     List,
 }
 
-pub async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
+pub(crate) async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
     let one = |id: &str| format!("/operator/accounts/{}", segment(id));
     let invited = matches!(command, AccountCommand::Invite { .. });
     let (method, path, body) = match command {
@@ -195,7 +195,7 @@ pub async fn account(target: &Target, command: AccountCommand) -> Result<(), Str
     Ok(())
 }
 
-pub async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {
+pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {
     let of_account = |id: &str| format!("/operator/accounts/{}/keys", segment(id));
     let one = |id: &str, action: &str| format!("/operator/keys/{}{action}", segment(id));
     let created = matches!(command, KeyCommand::Create { .. });
@@ -217,7 +217,7 @@ pub async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {
     Ok(())
 }
 
-pub async fn credit(target: &Target, command: CreditCommand) -> Result<(), String> {
+pub(crate) async fn credit(target: &Target, command: CreditCommand) -> Result<(), String> {
     let of_account = |id: &str| format!("/operator/accounts/{}/grants", segment(id));
     let (method, path, body) = match command {
         CreditCommand::Grant {
@@ -238,7 +238,7 @@ pub async fn credit(target: &Target, command: CreditCommand) -> Result<(), Strin
     send(target, method, &path, body).await
 }
 
-pub async fn model(target: &Target, command: ModelCommand) -> Result<(), String> {
+pub(crate) async fn model(target: &Target, command: ModelCommand) -> Result<(), String> {
     let set = |id: &str, body: Value| {
         (
             Method::PUT,
@@ -256,7 +256,7 @@ pub async fn model(target: &Target, command: ModelCommand) -> Result<(), String>
     send(target, method, &path, body).await
 }
 
-pub async fn limit(target: &Target, command: LimitCommand) -> Result<(), String> {
+pub(crate) async fn limit(target: &Target, command: LimitCommand) -> Result<(), String> {
     let (method, body) = match command {
         LimitCommand::Set {
             account,
@@ -281,12 +281,12 @@ pub async fn limit(target: &Target, command: LimitCommand) -> Result<(), String>
     send(target, method, "/operator/limits", body).await
 }
 
-pub async fn request(target: &Target, id: &str) -> Result<(), String> {
+pub(crate) async fn request(target: &Target, id: &str) -> Result<(), String> {
     let path = format!("/operator/requests/{}", segment(id));
     send(target, Method::GET, &path, None).await
 }
 
-pub async fn route(
+pub(crate) async fn route(
     target: &Target,
     prompt: &str,
     model: &str,
@@ -315,12 +315,12 @@ pub async fn route(
 }
 
 impl Target {
-    pub fn wants_json(&self) -> bool {
+    pub(crate) fn wants_json(&self) -> bool {
         self.json
     }
 
     /// Sends one request to the operator API.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,

@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Subcommand)]
-pub enum RouterCommand {
+pub(crate) enum RouterCommand {
     /// Fit the hybrids' thresholds to your own labels; calls no gateway and no provider
     #[command(after_help = HELP)]
     Calibrate(Options),
@@ -38,7 +38,7 @@ Example:
   tollgate router calibrate labels.jsonl --config tollgate.toml --model svc-hybrid-tiered";
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The file of labels (JSON lines)
     labels: PathBuf,
     /// The configuration file with the catalog and router weights [default: the built-in ones]
@@ -105,7 +105,7 @@ impl Setup {
     }
 }
 
-pub fn run(command: &RouterCommand) -> Result<(), String> {
+pub(crate) fn run(command: &RouterCommand) -> Result<(), String> {
     let RouterCommand::Calibrate(options) = command;
     let setup = Setup::read(options.config.as_deref())?;
     let path = options.labels.display();

@@ -9,7 +9,7 @@ use crate::{
     server::{self, ConfigFiles, Running},
 };
 
-pub async fn run(file: &Path) -> Result<(), String> {
+pub(crate) async fn run(file: &Path) -> Result<(), String> {
     let mut files = ConfigFiles::new(file);
     let config = files.load()?;
     telemetry::start(&config.log);
@@ -27,13 +27,13 @@ pub async fn run(file: &Path) -> Result<(), String> {
 }
 
 /// Receiver of SIGTERM and SIGINT. Create it before the gateway reports that it is ready, so that no signal is missed.
-pub struct StopSignals {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    pub fn listen() -> Result<Self, String> {
+    pub(crate) fn listen() -> Result<Self, String> {
         let listen =
             |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
         Ok(Self {
@@ -52,7 +52,10 @@ impl StopSignals {
 
 /// Serves until a signal arrives, then shuts down gracefully; a second signal stops at once. Fails if responses were
 /// cut off or charges still wait in the spool.
-pub async fn until_stopped(running: Running, mut signals: StopSignals) -> Result<(), String> {
+pub(crate) async fn until_stopped(
+    running: Running,
+    mut signals: StopSignals,
+) -> Result<(), String> {
     signals.next().await;
     let spool = running.gateway.spool.clone();
     // Logged only after the gateway refuses new work: a reader of the log line may test that immediately.

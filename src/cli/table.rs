@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-pub fn render(response: &Value) -> String {
+pub(crate) fn render(response: &Value) -> String {
     match response.get("data").and_then(Value::as_array) {
         Some(rows) => rows_as_table(rows),
         None => fields_by_line(response.as_object().unwrap_or(&Map::new())),

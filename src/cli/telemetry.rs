@@ -12,7 +12,7 @@ use tracing_subscriber::{
 use crate::config::{Log, LogFormat};
 
 /// Starts logging, and logs panics as errors. `RUST_LOG` overrides the configured level.
-pub fn start(log: &Log) {
+pub(crate) fn start(log: &Log) {
     let overridden = std::env::var("RUST_LOG").ok();
     let filter = overridden
         .and_then(|directives| filter(&directives))

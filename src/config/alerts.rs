@@ -73,7 +73,7 @@ impl Webhook {
     }
 }
 
-pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -> Alerts {
+pub(crate) fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -> Alerts {
     let default = Alerts::default();
     let webhook = webhook(&mut section, environment);
     let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` turns the alert off";

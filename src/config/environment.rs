@@ -8,7 +8,7 @@ const PREFIX: &str = "TOLLGATE__";
 
 /// Applies every override to `document`. A variable that names an unknown setting is reported later like any unknown
 /// key, under the variable's name; one that names a list entry that does not exist is returned as a mistake.
-pub fn override_values(
+pub(crate) fn override_values(
     document: &mut Node,
     environment: &BTreeMap<String, String>,
 ) -> Vec<Mistake> {

@@ -25,7 +25,7 @@ pub struct Mail {
 }
 
 /// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
-pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
+pub(crate) fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
     let expected = "a URL, e.g. `smtps://user:password@smtp.example.com`; better under `url_env`";
     let url = store_url(&mut section, expected, environment).map(Secret::new);
     match &url {
@@ -46,7 +46,7 @@ pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
 }
 
 /// The SMTP transport for a URL. An error does not repeat the URL, which may contain a password.
-pub fn mail_server(url: &Secret) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
+pub(crate) fn mail_server(url: &Secret) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
     let builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.reveal());
     let builder = builder.map_err(|error| chain(&error))?;
     Ok(builder.timeout(Some(TIMEOUT)).build())

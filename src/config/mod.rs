@@ -28,13 +28,15 @@ mod tools;
 mod upstreams;
 mod values;
 
-pub use alerts::{Alerts, Webhook};
-pub use mail::{Mail, mail_server};
-pub use oidc::Oidc;
-pub use payments::{Offer, PaymentProvider, Payments, Stripe};
-pub use quirks::{MaxTokensField, Quirks};
+pub(crate) use alerts::{Alerts, Webhook};
+pub(crate) use mail::{Mail, mail_server};
+pub(crate) use oidc::Oidc;
+pub use payments::{Offer, PaymentProvider};
+pub(crate) use payments::{Payments, Stripe};
+pub(crate) use quirks::MaxTokensField;
+pub use quirks::Quirks;
 pub use tools::{Chain, Market, Tools};
-pub use values::is_safe_url;
+pub(crate) use values::is_safe_url;
 
 use crate::{
     base::{
@@ -48,7 +50,7 @@ use crate::{
 
 /// Default of `max_abandoned`. Clients that cut responses short often leave a few calls running; more than this many
 /// at once are unusual.
-pub const MAX_ABANDONED: u32 = 100;
+pub(crate) const MAX_ABANDONED: u32 = 100;
 
 #[derive(Debug)]
 pub struct Config {
@@ -161,7 +163,7 @@ pub struct Store {
 
 impl StoreLocation {
     /// Default spool folder: beside the database file, or `data/spool` with PostgreSQL.
-    pub fn default_spool(&self) -> PathBuf {
+    pub(crate) fn default_spool(&self) -> PathBuf {
         match self {
             Self::File(database) => database.with_file_name("spool"),
             Self::Postgres { .. } => "data/spool".into(),
@@ -342,7 +344,7 @@ impl fmt::Display for ConfigError {
 
 impl Config {
     /// Total timeout of an attempt with this deployment.
-    pub fn longest_call(&self, deployment: &Deployment) -> Duration {
+    pub(crate) fn longest_call(&self, deployment: &Deployment) -> Duration {
         let own = deployment.timeouts.map(|timeouts| timeouts.total);
         own.unwrap_or_else(|| match self.providers.get(&deployment.provider) {
             Some(Provider::Remote(remote)) => remote.timeouts.total,
@@ -351,7 +353,7 @@ impl Config {
     }
 
     /// Models that cannot be called because no deployment serves them; hybrids if none of their targets is served.
-    pub fn unserved_models(&self) -> Vec<&str> {
+    pub(crate) fn unserved_models(&self) -> Vec<&str> {
         let is_served = |id: &str| {
             let mut models = self.deployments.iter().map(|one| one.model.as_str());
             models.any(|model| model == id || model == "*")
@@ -368,7 +370,7 @@ impl Config {
     }
 
     /// Files named in the configuration (catalog, router weights) whose changes require a reload.
-    pub fn named_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn named_files(&self) -> Vec<PathBuf> {
         let weights = self.weights.as_ref().map(|weights| weights.file.clone());
         self.catalog_file
             .clone()
@@ -379,7 +381,7 @@ impl Config {
 
     /// Reads a configuration file and applies overrides from this process's environment. Relative paths in the file are
     /// resolved against the working directory.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         let source = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
             source: source.clone(),

@@ -23,7 +23,7 @@ pub struct Oidc {
 }
 
 /// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
-pub fn oidc(mut section: Section, environment: &Environment) -> Option<Oidc> {
+pub(crate) fn oidc(mut section: Section, environment: &Environment) -> Option<Oidc> {
     let expected = "the issuer's URL as it writes it itself, e.g. `https://accounts.google.com`; \
                     `http` is for this machine alone";
     let issuer = section.required("issuer", expected, issuer);

@@ -62,7 +62,7 @@ impl Default for Offer {
 
 impl Offer {
     /// Parses an amount that a customer typed; `None` unless it is whole cents from `min` to `max`.
-    pub fn amount(&self, text: &str) -> Option<NanoUsd> {
+    pub(crate) fn amount(&self, text: &str) -> Option<NanoUsd> {
         let text = text.trim();
         let amount = whole_cents(text.strip_prefix('$').unwrap_or(text))?;
         (self.min..=self.max).contains(&amount).then_some(amount)
@@ -70,7 +70,7 @@ impl Offer {
 }
 
 /// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
-pub fn payments(mut section: Section, environment: &Environment) -> Option<Payments> {
+pub(crate) fn payments(mut section: Section, environment: &Environment) -> Option<Payments> {
     let provider = section.required("provider", "`stripe`", |value| {
         as_text(value).filter(|name| name == "stripe")
     });

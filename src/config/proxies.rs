@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::values::list;
 use crate::base::checked_toml::Section;
 
-pub fn trusted_proxies(section: &mut Section) -> Vec<IpNet> {
+pub(crate) fn trusted_proxies(section: &mut Section) -> Vec<IpNet> {
     let expected = "a list of addresses or networks, e.g. `[\"10.0.0.0/8\", \"::1\"]`";
     list(section, "trusted_proxies", expected, network)
 }

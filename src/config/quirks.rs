@@ -29,7 +29,7 @@ pub enum MaxTokensField {
 }
 
 /// Request fields that may be omitted or renamed. The others (model, messages, tools, …) define the request.
-pub const FIELDS: [&str; 17] = [
+pub(crate) const FIELDS: [&str; 17] = [
     "frequency_penalty",
     "logit_bias",
     "logprobs",
@@ -106,7 +106,7 @@ const VENDORS: [Vendor; 2] = [
 impl Quirks {
     /// Quirks of the vendor's service at this URL, or the defaults for any other server. Vendors are recognised by
     /// their host, under which no other server can be reached.
-    pub fn for_base_url(base_url: &str) -> Self {
+    pub(crate) fn for_base_url(base_url: &str) -> Self {
         let uri: Option<Uri> = base_url.parse().ok();
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
         let host = host.to_ascii_lowercase();

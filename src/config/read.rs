@@ -27,7 +27,7 @@ use crate::{
     ledger, limits,
 };
 
-pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
+pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
     checked_toml::read(document, |root| {
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);

@@ -51,7 +51,7 @@ impl Default for Tools {
     }
 }
 
-pub fn tools(mut section: Section, environment: &Environment) -> Tools {
+pub(crate) fn tools(mut section: Section, environment: &Environment) -> Tools {
     let default = Tools::default();
     let enabled = section.flag("enabled");
     let max_steps = section.optional("max_steps", "a number from 1 to 32", |value| {

@@ -17,7 +17,7 @@ use crate::{
     routing::Scorer,
 };
 
-pub fn provider(mut section: Section, environment: &Environment) -> Provider {
+pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provider {
     let expected = "`openai`, `anthropic`, `gemini` or `simulator`";
     let kind = section.required("kind", expected, |value| match as_text(value)?.as_str() {
         "openai" => Some(Some(ProviderKind::OpenAi)),
@@ -131,7 +131,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
     }
 }
 
-pub fn routing(mut section: Section) -> (Routing, Option<CustomWeights>) {
+pub(crate) fn routing(mut section: Section) -> (Routing, Option<CustomWeights>) {
     let default = Routing::default();
     let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
         checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
@@ -173,7 +173,7 @@ fn weights(section: &mut Section) -> Option<CustomWeights> {
     }
 }
 
-pub fn deployment(
+pub(crate) fn deployment(
     mut section: Section,
     providers: &BTreeMap<String, Provider>,
     catalog: &Catalog,

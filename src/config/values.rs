@@ -14,11 +14,11 @@ use crate::base::{
     keys::Secret,
 };
 
-pub type Environment = BTreeMap<String, String>;
+pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Reads a secret from the variable named by `{key}_env` or from the file named by `{key}_file`. The secret itself
 /// under `key` is a mistake.
-pub fn secret(
+pub(crate) fn secret(
     section: &mut Section,
     key: &str,
     default_variable: Option<&str>,
@@ -51,7 +51,7 @@ pub fn secret(
 
 /// Reads a URL that may contain a password: from the file named by `url_file`, else from the variable named by
 /// `url_env`, else from `url` itself.
-pub fn store_url(
+pub(crate) fn store_url(
     section: &mut Section,
     expected: &str,
     environment: &Environment,
@@ -74,14 +74,14 @@ pub fn store_url(
     url.map(|url| url.trim().to_owned())
 }
 
-pub fn address(section: &mut Section, default: &str) -> SocketAddr {
+pub(crate) fn address(section: &mut Section, default: &str) -> SocketAddr {
     let expected = format!("an IP address and a port, e.g. `{default}`");
     let read = |value: &Value| as_text(value)?.parse().ok();
     let listen = section.optional("listen", &expected, read);
     listen.unwrap_or_else(|| default.parse().expect("a default written here"))
 }
 
-pub fn seconds(
+pub(crate) fn seconds(
     section: &mut Section,
     key: &str,
     range: std::ops::RangeInclusive<u64>,
@@ -100,7 +100,7 @@ pub fn seconds(
     })
 }
 
-pub fn http_url(value: &Value) -> Option<String> {
+pub(crate) fn http_url(value: &Value) -> Option<String> {
     let url = as_text(value)?;
     let uri: axum::http::Uri = url.parse().ok()?;
     let known = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -109,7 +109,7 @@ pub fn http_url(value: &Value) -> Option<String> {
 }
 
 /// Reads a list; each item that cannot be read is reported as a mistake of its own.
-pub fn list<T>(
+pub(crate) fn list<T>(
     section: &mut Section,
     key: &str,
     expected: &str,
@@ -132,14 +132,14 @@ pub fn list<T>(
     read.collect()
 }
 
-pub fn readable_file(value: &Value) -> Option<PathBuf> {
+pub(crate) fn readable_file(value: &Value) -> Option<PathBuf> {
     let path = PathBuf::from(as_text(value)?);
     std::fs::read(&path).ok().map(|_| path)
 }
 
 /// Whether traffic to this URL cannot be intercepted: it uses TLS or stays on this machine. A URL with a user is not
 /// accepted.
-pub fn is_safe_url(url: &str) -> bool {
+pub(crate) fn is_safe_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
     };

@@ -6,12 +6,12 @@ use std::{
 };
 
 #[derive(Default)]
-pub struct Health {
+pub(crate) struct Health {
     failing: AtomicBool,
 }
 
 impl Health {
-    pub fn report_failure(&self, error: &dyn Display) {
+    pub(crate) fn report_failure(&self, error: &dyn Display) {
         if !self.failing.swap(true, Relaxed) {
             tracing::error!(
                 %error,
@@ -20,14 +20,14 @@ impl Health {
         }
     }
 
-    pub fn report_success(&self) {
+    pub(crate) fn report_success(&self) {
         if self.failing.swap(false, Relaxed) {
             tracing::info!("response storage works again");
         }
     }
 
     #[cfg(test)]
-    pub fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Relaxed)
     }
 }

@@ -54,7 +54,7 @@ struct Settings {
 ///
 /// It contains the whole conversation, because the responses before it may be evicted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// `resp_…`
     pub id: String,
     pub account_id: String,
@@ -66,14 +66,14 @@ pub struct Record {
 
 /// Whether a record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreOutcome {
+pub(crate) enum StoreOutcome {
     Stored,
     /// The record exceeds the maximum size; nothing was changed.
     TooLarge,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum StorageError {
+pub(crate) enum StorageError {
     #[error("response storage is unavailable: {0}")]
     Unavailable(#[from] Cause),
     /// The deadline has passed; the operation may still be executed.
@@ -83,7 +83,7 @@ pub enum StorageError {
 
 /// Why response storage is unavailable, for the log.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub(crate) enum Cause {
     #[error(transparent)]
     File(#[from] crate::db::sqlite::FileError),
     #[error("{address} cannot be used: {source}")]
@@ -98,7 +98,7 @@ pub enum Cause {
 }
 
 /// Checks the file beside a ledger's database, or the folder in which it would be created; changes nothing.
-pub fn probe(database: &Path) -> Result<String, String> {
+pub(crate) fn probe(database: &Path) -> Result<String, String> {
     crate::db::sqlite::probe(&path_beside(database))
 }
 
@@ -117,7 +117,7 @@ impl Conversations {
     /// Storage in a file beside the ledger's SQLite database, which only one gateway has open.
     ///
     /// Never fails: a file that cannot be opened is opened again at each operation.
-    pub fn beside(database: &Path) -> Self {
+    pub(crate) fn beside(database: &Path) -> Self {
         Self::File(SqliteStore::open(
             &path_beside(database),
             SETTINGS,
@@ -129,7 +129,7 @@ impl Conversations {
     ///
     /// Never fails: a connection that cannot be opened is opened again at each operation. Must be called within a Tokio
     /// runtime, because it spawns the task that deletes expired records.
-    pub fn shared(address: Address) -> Self {
+    pub(crate) fn shared(address: Address) -> Self {
         Self::Shared(PostgresStore::open(address, SETTINGS, Clock::System))
     }
 
@@ -137,7 +137,7 @@ impl Conversations {
     ///
     /// If a record with the ID exists, it is kept and the new one dropped. An error may be returned although the record
     /// was stored; its ID is then unknown to the client, and it is evicted or expires like any other.
-    pub async fn store(&self, record: Record) -> Result<StoreOutcome, StorageError> {
+    pub(crate) async fn store(&self, record: Record) -> Result<StoreOutcome, StorageError> {
         let bytes = record.response.len() + record.input.len();
         if bytes > self.settings().record_bytes {
             return Ok(StoreOutcome::TooLarge);
@@ -150,7 +150,11 @@ impl Conversations {
     }
 
     /// Finds a record; `None` if it is missing, expired, evicted or another account's.
-    pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
+    pub(crate) async fn find(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Option<Record>, StorageError> {
         match self {
             Self::File(file) => file.find(account_id, id).await,
             Self::Shared(database) => database.find(account_id, id).await,
@@ -158,7 +162,7 @@ impl Conversations {
     }
 
     /// Deletes a record of the account; returns whether there was one.
-    pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
+    pub(crate) async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         match self {
             Self::File(file) => file.delete(account_id, id).await,
             Self::Shared(database) => database.delete(account_id, id).await,

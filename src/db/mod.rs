@@ -6,6 +6,6 @@
 //! May use `net`, `wire`, `routing`, `catalog` and `base`; it needs only `net` and `base`.
 
 pub mod postgres;
-pub mod sqlite;
+pub(crate) mod sqlite;
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;

@@ -31,7 +31,7 @@ pub struct AbandonedCalls {
 
 impl AbandonedCalls {
     /// `limit` is the number of abandoned calls at which an account cannot start another call.
-    pub fn new(limit: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self {
             limit: limit as usize,
             total: AtomicUsize::new(0),
@@ -40,7 +40,7 @@ impl AbandonedCalls {
         }
     }
 
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
@@ -49,7 +49,7 @@ impl AbandonedCalls {
     }
 
     /// Returns whether the account must wait before it starts another call.
-    pub fn is_at_limit(&self, account_id: &str) -> bool {
+    pub(crate) fn is_at_limit(&self, account_id: &str) -> bool {
         self.total() >= self.limit && self.of(account_id) >= self.limit
     }
 
@@ -59,7 +59,7 @@ impl AbandonedCalls {
     }
 
     /// Counts a call of the account until the returned guard is dropped.
-    pub fn count(self: &Arc<Self>, account_id: &str) -> AbandonedCall {
+    pub(crate) fn count(self: &Arc<Self>, account_id: &str) -> AbandonedCall {
         *self.shard(account_id).entry(account_id.into()).or_default() += 1;
         self.total.fetch_add(1, Release);
         AbandonedCall {
@@ -77,7 +77,7 @@ impl AbandonedCalls {
 }
 
 /// Counts one abandoned call for as long as it lives.
-pub struct AbandonedCall {
+pub(crate) struct AbandonedCall {
     calls: Arc<AbandonedCalls>,
     account_id: Box<str>,
 }

@@ -8,7 +8,7 @@ use crate::backoffice::mail::Email;
 impl Gateway {
     /// Sends an e-mail and returns whether the mail server accepted it. A failure is logged without any of the
     /// e-mail's content, which may hold a one-time link.
-    pub async fn send(&self, message: Email) -> bool {
+    pub(crate) async fn send(&self, message: Email) -> bool {
         let Some(mail) = &self.mail else { return false };
         match mail.send(message).await {
             Ok(()) => true,
@@ -21,7 +21,7 @@ impl Gateway {
 
     /// Prepares and sends an e-mail in a task of its own, so that the response time does not reveal whether the
     /// address has an account.
-    pub fn send_later(
+    pub(crate) fn send_later(
         self: &Arc<Self>,
         message: impl Future<Output = Option<Email>> + Send + 'static,
     ) {

@@ -21,7 +21,7 @@ impl Gateway {
     /// Chooses the target for a call to a hybrid. Changes no state.
     ///
     /// A target that the plan does not include is skipped, just as a request for it by name would be refused (§3.3).
-    pub fn choose(
+    pub(crate) fn choose(
         &self,
         routes: &Routes,
         call: &ChatCall,
@@ -124,7 +124,7 @@ impl Gateway {
 
     /// Counts a hybrid's choice and remembers it for the conversation. Called once the target has responded; does
     /// nothing for other models.
-    pub fn record_hybrid_choice(&self, route: &Route) {
+    pub(crate) fn record_hybrid_choice(&self, route: &Route) {
         let Some(decision) = &route.decision else {
             return;
         };
@@ -145,7 +145,7 @@ impl Gateway {
 
 /// Returns the text by which a hybrid rates a call: the user's last message that is more than a courtesy such as
 /// "thanks".
-pub fn task_text(call: &ChatCall) -> String {
+pub(crate) fn task_text(call: &ChatCall) -> String {
     let mut texts = call
         .user_texts()
         .map(|text| without_reminders(text.decode()));

@@ -29,22 +29,22 @@ use crate::{
 };
 
 mod abandoned;
-pub mod actions;
+pub(crate) mod actions;
 pub mod alerts;
 mod emails;
 mod hybrids;
-pub mod metrics;
+pub(crate) mod metrics;
 mod portal;
 mod tally;
 mod tasks;
-pub mod traffic;
+pub(crate) mod traffic;
 
-pub use abandoned::{AbandonedCall, AbandonedCalls};
-pub use alerts::Alerts;
-pub use hybrids::task_text;
-pub use portal::Portal;
-pub use tally::{ChoiceTally, HybridTally, Tally};
-pub use tasks::Tasks;
+pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
+pub(crate) use alerts::Alerts;
+pub(crate) use hybrids::task_text;
+pub(crate) use portal::Portal;
+pub(crate) use tally::{ChoiceTally, HybridTally, Tally};
+pub(crate) use tasks::Tasks;
 
 pub struct Gateway {
     /// Models and their deployments; replaced as a whole when the configuration is reloaded.
@@ -89,7 +89,7 @@ pub struct Gateway {
 }
 
 /// The persistent stores.
-pub struct Stores {
+pub(crate) struct Stores {
     pub ledger: Arc<Ledger>,
     pub spool: Spool,
     pub limiter: Arc<Limiter>,
@@ -98,7 +98,7 @@ pub struct Stores {
 }
 
 /// Everything that a reload of the configuration replaces.
-pub struct Routes {
+pub(crate) struct Routes {
     pub catalog: Catalog,
     pub deployments: Deployments,
     pub routing: Routing,
@@ -110,7 +110,7 @@ pub struct Routes {
 
 impl Routes {
     /// `previous` are the routes in use; deployments that stay keep their health and counts.
-    pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, String> {
+    pub(crate) fn new(config: Config, previous: Option<&Self>) -> Result<Self, String> {
         let previous = previous.map(|previous| &previous.deployments);
         let tools = &config.tools;
         let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
@@ -140,7 +140,7 @@ pub struct Links {
 
 impl Gateway {
     /// `origin` is the URL of the public listener, used unless `server.public_url` is set.
-    pub fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
+    pub(crate) fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             conversations: stores.conversations,
@@ -174,17 +174,17 @@ impl Gateway {
     }
 
     /// Owned snapshot of the routes; use it across an `.await`. A running call keeps the routes that it started with.
-    pub fn routes(&self) -> Arc<Routes> {
+    pub(crate) fn routes(&self) -> Arc<Routes> {
         self.routes.load_full()
     }
 
     /// Borrowed snapshot of the routes, not to be kept across an `.await`. It is cheaper than [`Self::routes`], whose
     /// reference count all threads share.
-    pub fn routes_now(&self) -> Guard<Arc<Routes>> {
+    pub(crate) fn routes_now(&self) -> Guard<Arc<Routes>> {
         self.routes.load()
     }
 
-    pub fn replace_routes(&self, routes: Routes) {
+    pub(crate) fn replace_routes(&self, routes: Routes) {
         self.routes.store(Arc::new(routes));
     }
 
@@ -196,7 +196,7 @@ impl Gateway {
     }
 
     /// Finds the model with this ID, if some plan can call it now.
-    pub fn model(&self, routes: &Routes, id: &str) -> Option<Arc<Model>> {
+    pub(crate) fn model(&self, routes: &Routes, id: &str) -> Option<Arc<Model>> {
         let model = self.callable(&routes.catalog, id)?;
         let serves = self.is_served(routes, model, Plan::ALL);
         serves.then(|| model.clone())
@@ -215,7 +215,7 @@ impl Gateway {
     }
 
     /// Lists the models that a plan can call now (§4.4), without superseded ones (§9).
-    pub fn visible_models(&self, plan: Plan) -> Vec<Arc<Model>> {
+    pub(crate) fn visible_models(&self, plan: Plan) -> Vec<Arc<Model>> {
         let routes = self.routes();
         let mut models = self.listed_models(&routes, plan);
         models.retain(|model| self.is_served(&routes, model, plan));
@@ -223,7 +223,7 @@ impl Gateway {
     }
 
     /// Lists the models of a plan, whether or not a deployment serves them.
-    pub fn published_models(&self, plan: Plan) -> Vec<Arc<Model>> {
+    pub(crate) fn published_models(&self, plan: Plan) -> Vec<Arc<Model>> {
         self.listed_models(&self.routes(), plan)
     }
 

@@ -18,7 +18,7 @@ pub struct Portal {
 }
 
 impl Portal {
-    pub fn new(config: &config::Portal, url: &str) -> Self {
+    pub(crate) fn new(config: &config::Portal, url: &str) -> Self {
         Self {
             enabled: config.enabled,
             console: config.console,
@@ -31,13 +31,13 @@ impl Portal {
     }
 
     /// Returns the URL of a one-time link. The secret is in the query string, which is never logged.
-    pub fn welcome_url(&self, secret: &Secret) -> Secret {
+    pub(crate) fn welcome_url(&self, secret: &Secret) -> Secret {
         let (url, secret) = (&self.url, secret.reveal());
         Secret::new(format!("{url}/portal/welcome?link={secret}"))
     }
 
     /// Returns whether browsers connect over TLS, so that cookies can be marked `Secure`.
-    pub fn is_secure(&self) -> bool {
+    pub(crate) fn is_secure(&self) -> bool {
         self.origin.starts_with("https://")
     }
 }

@@ -16,7 +16,7 @@ pub struct Tally(Mutex<BTreeMap<String, HybridTally>>);
 
 /// The choices of one hybrid.
 #[derive(Clone, Default)]
-pub struct HybridTally {
+pub(crate) struct HybridTally {
     /// Choices by the chosen model and the reason.
     pub choices: BTreeMap<(String, &'static str), ChoiceTally>,
     /// Quality that the scorer expected of each quality tier.
@@ -24,7 +24,7 @@ pub struct HybridTally {
 }
 
 #[derive(Clone, Copy, Default)]
-pub struct ChoiceTally {
+pub(crate) struct ChoiceTally {
     pub count: u64,
     /// Estimated saving compared with always choosing the most expensive target that fits.
     pub estimated_saving: NanoUsd,
@@ -74,13 +74,13 @@ impl Histogram {
 }
 
 impl HybridTally {
-    pub fn total(&self) -> ChoiceTally {
+    pub(crate) fn total(&self) -> ChoiceTally {
         let all = self.choices.values().copied();
         all.fold(ChoiceTally::default(), ChoiceTally::plus)
     }
 
     /// Returns a quantile of the quality that was expected of each quality tier, the weakest first.
-    pub fn quality(&self, percent: u64) -> [f64; 4] {
+    pub(crate) fn quality(&self, percent: u64) -> [f64; 4] {
         self.quality.each_ref().map(|tier| tier.quantile(percent))
     }
 }
@@ -105,7 +105,7 @@ impl Tally {
     }
 
     /// Returns a copy of the tallies of all hybrids.
-    pub fn snapshot(&self) -> BTreeMap<String, HybridTally> {
+    pub(crate) fn snapshot(&self) -> BTreeMap<String, HybridTally> {
         self.lock().clone()
     }
 }

@@ -21,7 +21,7 @@ impl Tasks {
     }
 
     /// Spawns a tracked task. Must be called within a Tokio runtime.
-    pub fn spawn<T: Send + 'static>(
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
@@ -29,18 +29,18 @@ impl Tasks {
     }
 
     /// Tracks work without a task of its own until the returned token is dropped.
-    pub fn counted(&self) -> TaskTrackerToken {
+    pub(crate) fn counted(&self) -> TaskTrackerToken {
         self.here().token()
     }
 
     /// Lets [`Self::wait`] return once no tracked work is left. New work can still be tracked.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for tasks in &self.0 {
             tasks.close();
         }
     }
 
-    pub async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         // Work that ends on one lane may have started work on another.
         while !self.is_empty() {
             for tasks in &self.0 {

@@ -14,7 +14,7 @@ use std::{
 use crate::ledger::Charged;
 
 /// Number of seconds that are kept.
-pub const SECONDS: usize = 300;
+pub(crate) const SECONDS: usize = 300;
 
 #[derive(Default)]
 pub struct Traffic {
@@ -28,7 +28,7 @@ pub struct Traffic {
 
 /// Sums over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub(crate) struct Sums {
     /// All requests, whatever their outcome.
     pub requests: u64,
     /// Requests that got a 4xx status.
@@ -43,7 +43,7 @@ pub struct Sums {
 
 /// Outcome of a request, as it is counted here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// Includes requests whose client disconnected.
     Served,
     Refused,
@@ -63,7 +63,7 @@ struct History {
 
 impl Traffic {
     /// Counts a request that has ended.
-    pub fn ended(&self, end: End) {
+    pub(crate) fn ended(&self, end: End) {
         self.requests.fetch_add(1, Relaxed);
         match end {
             End::Served => {}
@@ -73,7 +73,7 @@ impl Traffic {
     }
 
     /// Counts a charge.
-    pub fn charged(&self, charged: Charged) {
+    pub(crate) fn charged(&self, charged: Charged) {
         self.tokens.fetch_add(charged.usage.total(), Relaxed);
         let nanos = u64::try_from(charged.cost.nanos()).unwrap_or(0);
         self.spent.fetch_add(nanos, Relaxed);
@@ -81,7 +81,7 @@ impl Traffic {
 
     /// Samples the counters for the second with this number, which has just ended. If seconds were skipped, they are
     /// empty and the whole increase is counted for this one. Does nothing if the second was sampled before.
-    pub fn tick(&self, second: u64) {
+    pub(crate) fn tick(&self, second: u64) {
         let now = self.counters();
         let mut history = self.history();
         let since = history.at.map_or(1, |at| second.saturating_sub(at));
@@ -100,7 +100,7 @@ impl Traffic {
 
     /// Returns the sums of the last [`SECONDS`] completed seconds, the latest last. Seconds before the start are
     /// empty.
-    pub fn seconds(&self) -> Vec<Sums> {
+    pub(crate) fn seconds(&self) -> Vec<Sums> {
         let history = self.history();
         let missing = SECONDS - history.seconds.len();
         let before = std::iter::repeat_n(Sums::default(), missing);
@@ -134,7 +134,7 @@ impl Sums {
     }
 
     /// Adds up several seconds.
-    pub fn of(seconds: &[Self]) -> Self {
+    pub(crate) fn of(seconds: &[Self]) -> Self {
         let add = |sum: Self, one: &Self| Self {
             requests: sum.requests.saturating_add(one.requests),
             refused: sum.refused.saturating_add(one.refused),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What makes up a charge.
-pub struct Breakdown {
+pub(crate) struct Breakdown {
     /// One line for each kind of token and price; steps of one call may have different prices.
     pub lines: Vec<Line>,
     /// How many provider responses there were; fees are charged for each.
@@ -18,7 +18,7 @@ pub struct Breakdown {
 }
 
 /// The price of a call: of its provider steps, or of `total` if it has none.
-pub fn price(prices: &Prices, steps: &[Step], total: Usage) -> NanoUsd {
+pub(crate) fn price(prices: &Prices, steps: &[Step], total: Usage) -> NanoUsd {
     let mut answers = steps.iter().filter_map(counts).peekable();
     if answers.peek().is_none() {
         return prices.cost(total.billable());
@@ -29,7 +29,7 @@ pub fn price(prices: &Prices, steps: &[Step], total: Usage) -> NanoUsd {
 
 impl Call {
     /// Splits the price of a call with this usage into its parts.
-    pub fn breakdown(&self, total: Usage) -> Breakdown {
+    pub(crate) fn breakdown(&self, total: Usage) -> Breakdown {
         let answers = answers(&self.steps, total);
         let mut lines: Vec<Line> = Vec::new();
         let each = answers.iter().map(|answer| answer.billable());

@@ -123,7 +123,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Answered,
         Self::ClientLeft,
         Self::ProviderFailed,
@@ -135,7 +135,7 @@ impl Outcome {
         Self::Lost,
     ];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::ClientLeft => "client_left",
@@ -149,7 +149,7 @@ impl Outcome {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|outcome| outcome.as_str() == text)
@@ -171,7 +171,7 @@ impl Call {
     }
 
     /// What this usage costs at the call's prices.
-    pub fn price(&self, usage: Usage) -> NanoUsd {
+    pub(crate) fn price(&self, usage: Usage) -> NanoUsd {
         bill::price(&self.prices, &self.steps, usage)
     }
 }

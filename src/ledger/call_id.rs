@@ -17,16 +17,16 @@ const CHARS: u32 = 13;
 
 impl CallId {
     /// The lowest ID of a call that started at this time.
-    pub fn first_of(ms: i64) -> Self {
+    pub(crate) fn first_of(ms: i64) -> Self {
         Self(u64::try_from(ms).unwrap_or(0) << COUNT_BITS)
     }
 
     /// When the call started, in milliseconds since 1970.
-    pub fn started_ms(self) -> i64 {
+    pub(crate) fn started_ms(self) -> i64 {
         i64::try_from(self.0 >> COUNT_BITS).unwrap_or(i64::MAX)
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
         if digits.len() != CHARS as usize {
             return None;
@@ -55,19 +55,19 @@ impl fmt::Display for CallId {
 }
 
 /// Generates increasing IDs, also if the clock stands still or goes back, continuing after the last process's.
-pub struct CallIds(AtomicU64);
+pub(crate) struct CallIds(AtomicU64);
 
 impl CallIds {
-    pub fn after(last: Option<CallId>) -> Self {
+    pub(crate) fn after(last: Option<CallId>) -> Self {
         Self(AtomicU64::new(last.map_or(0, |last| last.0)))
     }
 
     /// Makes later IDs higher than this one.
-    pub fn go_on_after(&self, id: CallId) {
+    pub(crate) fn go_on_after(&self, id: CallId) {
         self.0.fetch_max(id.0, Ordering::Relaxed);
     }
 
-    pub fn next(&self, now_ms: i64) -> CallId {
+    pub(crate) fn next(&self, now_ms: i64) -> CallId {
         let CallId(by_time) = CallId::first_of(now_ms);
         let following = |last: u64| (last + 1).max(by_time);
         let last = self

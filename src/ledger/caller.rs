@@ -31,7 +31,7 @@ pub struct Seen {
 
 impl Seen {
     /// For the embedded ledger, whose memory is always current.
-    pub fn fresh() -> Self {
+    pub(crate) fn fresh() -> Self {
         Self {
             account: 0,
             settings: 0,

@@ -3,21 +3,21 @@
 use super::{CallsPage, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sql {
+pub(crate) enum Sql {
     Lite,
     Postgres,
 }
 
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     Text(String),
     Number(i64),
 }
 
 /// A `WHERE` clause and its parameters.
 #[derive(Debug)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     sql: Sql,
     /// Begins with `WHERE`; empty if there is no condition.
     pub text: String,
@@ -30,7 +30,7 @@ pub struct Conditions {
 
 impl Conditions {
     /// Conditions for a page of calls, in PostgreSQL. The SQLite ledger does not find calls by conditions.
-    pub fn of_calls(page: &CallsPage<'_>) -> Self {
+    pub(crate) fn of_calls(page: &CallsPage<'_>) -> Self {
         let mut wanted = Self::none(Sql::Postgres);
         if let Some(account_id) = page.account_id {
             let placeholder = wanted.value(Value::Text(account_id.to_owned()));
@@ -65,7 +65,7 @@ impl Conditions {
 
     /// Conditions for the daily sums that tell within which times a page's calls lie, so that a page of a rarely used
     /// key does not read all calls of its account. `None` without an account and a key or model.
-    pub fn of_sums(sql: Sql, page: &CallsPage<'_>) -> Option<Self> {
+    pub(crate) fn of_sums(sql: Sql, page: &CallsPage<'_>) -> Option<Self> {
         let (account_id, _) = page.account_id.zip(page.key_id.or(page.model))?;
         let mut wanted = Self::none(sql);
         for (column, name) in [
@@ -81,13 +81,13 @@ impl Conditions {
     }
 
     /// A query for the first and the last time of the selected sums; yields NULLs if there are none.
-    pub fn first_and_last(&self) -> String {
+    pub(crate) fn first_and_last(&self) -> String {
         let (first, conditions) = (self.sql.first_ms(), &self.text);
         format!("SELECT {first}, max(last_ms) FROM usage_days {conditions}")
     }
 
     /// Restricts calls to those that ended between these times, both included.
-    pub fn within(&mut self, first_ms: i64, last_ms: i64) {
+    pub(crate) fn within(&mut self, first_ms: i64, last_ms: i64) {
         let first = self.value(Value::Number(first_ms));
         self.and(&format!("ended_ms >= {first}"));
         // The cursor is an upper bound already, and an index scan begins at one bound, not at the tighter of two.
@@ -98,14 +98,14 @@ impl Conditions {
     }
 
     /// The `ORDER BY` clause.
-    pub fn newest_first(&self, time: &str) -> String {
+    pub(crate) fn newest_first(&self, time: &str) -> String {
         let columns = self.leading.into_iter().chain([time, "id"]);
         let columns: Vec<String> = columns.map(|column| format!("{column} DESC")).collect();
         format!("ORDER BY {}", columns.join(", "))
     }
 
     /// Conditions for accounts whose ID begins with a text, or whose e-mail or name contains it.
-    pub fn of_accounts(sql: Sql, text: &str, before: Option<(i64, String)>) -> Self {
+    pub(crate) fn of_accounts(sql: Sql, text: &str, before: Option<(i64, String)>) -> Self {
         let mut wanted = Self::none(sql);
         if !text.is_empty() {
             let (text, like) = (escape_like(text), sql.like());

@@ -11,14 +11,14 @@ mod shortage;
 #[cfg(test)]
 mod tests;
 
-pub use shortage::Shortage;
+pub(crate) use shortage::Shortage;
 
 use self::shortage::is_covered;
 use super::CallId;
 use crate::base::{fast_map::FastMap, money::NanoUsd};
 
 #[derive(Clone, Debug, Default)]
-pub struct Credit {
+pub(crate) struct Credit {
     /// In order of use: earliest expiry first, those without expiry last. Used-up grants are removed.
     funds: Vec<Funds>,
     /// Charges beyond all grants; the next grant pays it.
@@ -35,7 +35,7 @@ pub struct Credit {
 
 /// What is left of a grant.
 #[derive(Clone, Debug)]
-pub struct Funds {
+pub(crate) struct Funds {
     pub grant_id: Arc<str>,
     pub remaining: NanoUsd,
     pub expires_at: Option<i64>,
@@ -57,14 +57,14 @@ struct Hold {
 
 /// What a change left of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     pub grant_id: Arc<str>,
     pub remaining: NanoUsd,
 }
 
 /// The effects of a charge, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub(crate) struct Charge {
     pub left: Vec<Left>,
     /// The new debt, if it has changed.
     pub debt: Option<NanoUsd>,
@@ -74,7 +74,7 @@ pub struct Charge {
 
 /// The effects of a grant, after it has paid the debt, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub(crate) struct Granted {
     pub remaining: NanoUsd,
     pub debt: NanoUsd,
     pub after: NanoUsd,
@@ -83,7 +83,7 @@ pub struct Granted {
 /// The effects of time passing, to be stored: debt paid from credit that was released, and the forfeits of expired
 /// grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Update {
+pub(crate) struct Update {
     pub left: Vec<Left>,
     /// The new debt, if it has changed.
     pub debt: Option<NanoUsd>,
@@ -93,14 +93,14 @@ pub struct Update {
 
 /// The part of a grant that was forfeited by its expiry, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forfeit {
+pub(crate) struct Forfeit {
     pub left: Left,
     pub amount: NanoUsd,
     pub after: NanoUsd,
 }
 
 impl Funds {
-    pub fn new(grant_id: Arc<str>, remaining: NanoUsd, expires_at: Option<i64>) -> Self {
+    pub(crate) fn new(grant_id: Arc<str>, remaining: NanoUsd, expires_at: Option<i64>) -> Self {
         Self {
             grant_id,
             remaining,
@@ -110,7 +110,7 @@ impl Funds {
     }
 
     /// As [`Self::new`], with the part that running calls hold.
-    pub fn partly_held(
+    pub(crate) fn partly_held(
         grant_id: Arc<str>,
         remaining: NanoUsd,
         expires_at: Option<i64>,
@@ -144,7 +144,7 @@ impl Funds {
 
 impl Credit {
     /// Restores the state that an earlier process stored; `funds` in the order in which they were granted.
-    pub fn restored(funds: Vec<Funds>, debt: NanoUsd, lapsed_at: Option<i64>) -> Self {
+    pub(crate) fn restored(funds: Vec<Funds>, debt: NanoUsd, lapsed_at: Option<i64>) -> Self {
         let mut credit = Self {
             debt: debt.nanos(),
             lapsed_at,
@@ -158,7 +158,7 @@ impl Credit {
 
     /// A read-only view of an account's credit in a shared store: the individual holds are unknown. `funds` are in
     /// order of use.
-    pub fn as_of(
+    pub(crate) fn as_of(
         funds: Vec<Funds>,
         debt: NanoUsd,
         held: NanoUsd,
@@ -176,7 +176,7 @@ impl Credit {
     }
 
     /// The balance: credit that has not expired, or that a running call holds, less the debt.
-    pub fn balance(&self, now: i64) -> NanoUsd {
+    pub(crate) fn balance(&self, now: i64) -> NanoUsd {
         let now = now.max(self.latest);
         let counted = self.funds.iter().map(|funds| {
             if funds.is_live(now) {
@@ -188,26 +188,26 @@ impl Credit {
         NanoUsd::new(counted.sum::<i64>() - self.owed(now))
     }
 
-    pub fn held(&self) -> NanoUsd {
+    pub(crate) fn held(&self) -> NanoUsd {
         NanoUsd::new(self.held)
     }
 
     /// What a new call can hold: the balance less all holds.
-    pub fn available(&self, now: i64) -> NanoUsd {
+    pub(crate) fn available(&self, now: i64) -> NanoUsd {
         let now = now.max(self.latest);
         let live = self.funds.iter().filter(|funds| funds.is_live(now));
         NanoUsd::new(live.map(Funds::unheld).sum::<i64>() - self.owed(now))
     }
 
     /// When the credit that is used next expires.
-    pub fn expires_at(&self, now: i64) -> Option<i64> {
+    pub(crate) fn expires_at(&self, now: i64) -> Option<i64> {
         let now = now.max(self.latest);
         let mut usable = self.funds.iter().filter(|funds| funds.is_live(now));
         usable.find(|funds| funds.unheld() > 0)?.expires_at
     }
 
     /// How many holds are open.
-    pub fn open_holds(&self) -> usize {
+    pub(crate) fn open_holds(&self) -> usize {
         self.holds.values().filter(|hold| !hold.charged).count()
     }
 
@@ -215,7 +215,7 @@ impl Credit {
     ///
     /// The difference of the two is the call's risk, which the account may end up owing. The sum of the risks of all
     /// running calls stays within the available credit plus `overdraft`.
-    pub fn hold(
+    pub(crate) fn hold(
         &mut self,
         id: CallId,
         amount: NanoUsd,
@@ -255,7 +255,7 @@ impl Credit {
     /// nothing changes and the call keeps its hold.
     ///
     /// Credit that the call holds already stays held, also of grants that have expired since.
-    pub fn extend(
+    pub(crate) fn extend(
         &mut self,
         id: CallId,
         amount: NanoUsd,
@@ -295,7 +295,7 @@ impl Credit {
     /// Releases the hold of a call, unless it was charged. Repeating it has no effect.
     ///
     /// Returns whether there was a hold, open or charged.
-    pub fn release(&mut self, id: CallId) -> bool {
+    pub(crate) fn release(&mut self, id: CallId) -> bool {
         let hold = self.holds.remove(&id);
         if let Some(hold) = hold.as_ref().filter(|hold| !hold.charged) {
             self.release_parts(hold);
@@ -304,7 +304,7 @@ impl Credit {
     }
 
     /// Adds an empty hold, so that a call can be charged that an earlier process delivered.
-    pub fn hold_nothing(&mut self, id: CallId) {
+    pub(crate) fn hold_nothing(&mut self, id: CallId) {
         let admitted_at = self.latest;
         self.holds.entry(id).or_insert_with(|| Hold {
             amount: 0,
@@ -318,7 +318,7 @@ impl Credit {
     /// Charges a call; `None` if it has no open hold.
     ///
     /// The cost is taken from the hold, then from available credit; the rest becomes debt.
-    pub fn charge(&mut self, id: CallId, cost: NanoUsd, now: i64) -> Option<Charge> {
+    pub(crate) fn charge(&mut self, id: CallId, cost: NanoUsd, now: i64) -> Option<Charge> {
         let now = self.tick(now);
         let hold = self.holds.get_mut(&id).filter(|hold| !hold.charged)?;
         hold.charged = true;
@@ -346,7 +346,7 @@ impl Credit {
     }
 
     /// Adds a grant, which pays the debt first.
-    pub fn grant(&mut self, funds: &Funds) -> Granted {
+    pub(crate) fn grant(&mut self, funds: &Funds) -> Granted {
         let amount = funds.remaining.nanos();
         let paid = self.debt.min(amount);
         self.debt -= paid;
@@ -365,7 +365,7 @@ impl Credit {
 
     /// Pays debt from credit that is not held, the earliest expiry first, then forfeits what expired grants have left
     /// and running calls do not hold.
-    pub fn bring_up_to_date(&mut self, now: i64) -> Update {
+    pub(crate) fn bring_up_to_date(&mut self, now: i64) -> Update {
         let now = self.tick(now);
         let (mut owed, mut left) = (self.debt, Vec::new());
         for funds in &mut self.funds {
@@ -431,7 +431,7 @@ impl Credit {
 
     /// Copies the holds of running calls from an earlier state, as far as there are grants to hold from. Charged holds
     /// are open again: their charge was not committed.
-    pub fn take_over_holds(&mut self, before: &Credit) {
+    pub(crate) fn take_over_holds(&mut self, before: &Credit) {
         self.latest = self.latest.max(before.latest);
         for (id, hold) in &before.holds {
             let mut missing = hold.amount;
@@ -464,13 +464,13 @@ impl Credit {
     }
 
     /// The sum of what is left of all grants, less the debt. It must equal the sum of the account's entries.
-    pub fn total(&self) -> NanoUsd {
+    pub(crate) fn total(&self) -> NanoUsd {
         let remaining = self.funds.iter().map(|funds| funds.remaining.nanos());
         NanoUsd::new(remaining.sum::<i64>() - self.debt)
     }
 
     /// Describes an internal inconsistency, if there is one; checked in production too.
-    pub fn contradiction(&self) -> Option<String> {
+    pub(crate) fn contradiction(&self) -> Option<String> {
         let open = || self.holds.values().filter(|hold| !hold.charged);
         let held: i64 = open().map(|hold| hold.amount).sum();
         let parts: i64 = open()

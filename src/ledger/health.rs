@@ -23,7 +23,7 @@ const MAX_BUSY: Duration = Duration::from_secs(2);
 
 /// Why data written to the open database file could not be found again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misplaced {
+pub(crate) enum Misplaced {
     Moved,
     Replaced,
     /// The file has a second hard link.
@@ -56,7 +56,7 @@ impl Misplaced {
     }
 }
 
-pub struct Health {
+pub(crate) struct Health {
     failing: AtomicBool,
     /// Never reset.
     damaged: AtomicBool,
@@ -100,7 +100,7 @@ impl Default for Health {
 
 impl Health {
     /// Whether a charge sent now can be expected to be committed soon.
-    pub fn takes_charges(&self) -> bool {
+    pub(crate) fn takes_charges(&self) -> bool {
         self.is_well() && self.has_room() && !self.is_stuck() && !self.damaged.load(Relaxed)
     }
 
@@ -110,7 +110,7 @@ impl Health {
     }
 
     /// How many operations are queued.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
@@ -128,7 +128,7 @@ impl Health {
     }
 
     /// Set if the database's files are not where they were when they were opened; charges are refused then.
-    pub fn misplaced(&self) -> Option<Misplaced> {
+    pub(crate) fn misplaced(&self) -> Option<Misplaced> {
         *self
             .misplaced
             .lock()

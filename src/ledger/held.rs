@@ -129,32 +129,32 @@ impl Held {
         self.call.as_mut().map(Arc::make_mut)
     }
 
-    pub fn id(&self) -> CallId {
+    pub(crate) fn id(&self) -> CallId {
         self.id
     }
 
     /// The held amount in nano-dollars.
     #[cfg(test)]
-    pub fn amount(&self) -> i64 {
+    pub(crate) fn amount(&self) -> i64 {
         self.call.as_ref().map_or(0, |call| call.held.nanos())
     }
 
     /// Records the deployment that the next attempt uses.
-    pub fn set_deployment(&mut self, upstream: &Arc<str>) {
+    pub(crate) fn set_deployment(&mut self, upstream: &Arc<str>) {
         if let Some(call) = self.call_mut() {
             call.upstream = Some(upstream.clone());
         }
     }
 
     /// The deployment of the last attempt.
-    pub fn upstream(&self) -> &str {
+    pub(crate) fn upstream(&self) -> &str {
         let call = self.call.as_ref();
         call.and_then(|call| call.upstream.as_deref())
             .unwrap_or_default()
     }
 
     /// Records that another model than planned serves the call.
-    pub fn set_route(&mut self, model: &Model, decision: Option<String>) {
+    pub(crate) fn set_route(&mut self, model: &Model, decision: Option<String>) {
         if let Some(call) = self.call_mut() {
             call.routed_model.clone_from(&model.id);
             call.prices = model.prices.clone();
@@ -163,41 +163,41 @@ impl Held {
     }
 
     /// Adds what a provider charges the operator for a step.
-    pub fn add_provider_cost(&mut self, cost: PicoUsd) {
+    pub(crate) fn add_provider_cost(&mut self, cost: PicoUsd) {
         if let Some(call) = self.call_mut() {
             call.provider_cost = Some(call.provider_cost.unwrap_or_default() + cost);
         }
     }
 
     /// What this usage of the call is charged.
-    pub fn price(&self, usage: Usage) -> NanoUsd {
+    pub(crate) fn price(&self, usage: Usage) -> NanoUsd {
         let call = self.call.as_ref();
         call.map_or_else(NanoUsd::default, |call| call.price(usage))
     }
 
     /// Records a failed attempt; another may follow.
-    pub fn failed_attempt(&mut self, attempt: Attempt) {
+    pub(crate) fn failed_attempt(&mut self, attempt: Attempt) {
         if let Some(call) = self.call_mut() {
             call.attempts.push(attempt);
         }
     }
 
     /// Records a finished step: of a provider or of a tool.
-    pub fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: Step) {
         if let Some(call) = self.call_mut() {
             call.steps.push(step);
         }
     }
 
     /// Records the rate-limit reservations of all steps so far.
-    pub fn set_reservations(&mut self, reservations: &[Reservation]) {
+    pub(crate) fn set_reservations(&mut self, reservations: &[Reservation]) {
         if let Some(call) = self.call_mut() {
             reservations.clone_into(&mut call.reservations);
         }
     }
 
     /// Raises the hold for the next step, or refuses and changes nothing. `amount` and `worst` are for the whole call.
-    pub async fn extend(
+    pub(crate) async fn extend(
         &mut self,
         reserved_tokens: u64,
         amount: NanoUsd,
@@ -220,7 +220,7 @@ impl Held {
     }
 
     /// Records when the provider's response began.
-    pub fn first_byte(&mut self) {
+    pub(crate) fn first_byte(&mut self) {
         let now_ms = self.ledger.clock().now_ms();
         if let Some(call) = self.call_mut() {
             call.first_byte_ms = Some(now_ms);
@@ -256,7 +256,7 @@ impl Held {
     }
 
     /// The charge, to be spooled; `None` once it has been made.
-    pub fn pending_charge(&self, usage: Usage, outcome: Outcome) -> Option<PendingCharge> {
+    pub(crate) fn pending_charge(&self, usage: Usage, outcome: Outcome) -> Option<PendingCharge> {
         let mut call = Box::new(Call::clone(self.call.as_ref()?));
         call.end(self.ledger.clock().now_ms(), outcome);
         call.set_tokens_used(usage.total());
@@ -266,7 +266,7 @@ impl Held {
 
     /// Records that the charge is in the spool. From now on the call can only be charged: when dropped, it keeps its
     /// hold for the spool's reader and writes no record of another outcome.
-    pub fn mark_spooled(&mut self) {
+    pub(crate) fn mark_spooled(&mut self) {
         self.is_spooled = true;
     }
 
@@ -276,7 +276,7 @@ impl Held {
     }
 
     /// Releases the hold and stores no record: the call was never started.
-    pub fn cancel(mut self) {
+    pub(crate) fn cancel(mut self) {
         if let Some(call) = self.call.take() {
             match &*self.ledger {
                 Ledger::Embedded(ledger) => ledger.cancel(&call),

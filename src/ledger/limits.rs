@@ -6,7 +6,7 @@ use crate::base::rate::Ceilings;
 
 /// Ceilings that the operator has set. `None` as account or model means all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitRule {
+pub(crate) struct LimitRule {
     pub account: Option<String>,
     pub model: Option<String>,
     pub requests: Option<u32>,
@@ -15,7 +15,7 @@ pub struct LimitRule {
 
 /// A change of one ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CeilingChange {
+pub(crate) enum CeilingChange {
     #[default]
     Keep,
     Set(u32),
@@ -34,21 +34,21 @@ impl CeilingChange {
 
 /// The ceilings of one rule.
 #[derive(Clone, Copy, Default)]
-pub struct Set {
+pub(crate) struct Set {
     pub requests: Option<u32>,
     pub tokens: Option<u32>,
 }
 
 /// All rules by account and model; the empty string stands for all.
 #[derive(Default)]
-pub struct LimitRules {
+pub(crate) struct LimitRules {
     by_account: HashMap<String, HashMap<String, Set>>,
 }
 
 impl LimitRules {
     /// The ceilings of an account with a model: each from the most specific rule that sets it. A rule for the account
     /// takes precedence over one for the model.
-    pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
+    pub(crate) fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
         if self.by_account.is_empty() {
             return default;
         }
@@ -67,7 +67,7 @@ impl LimitRules {
     }
 
     /// Replaces the rule for this account and model; a rule that sets no ceiling is removed.
-    pub fn put(&mut self, rule: &LimitRule) {
+    pub(crate) fn put(&mut self, rule: &LimitRule) {
         let account = rule.account.as_deref().unwrap_or_default();
         let model = rule.model.as_deref().unwrap_or_default();
         let rules = self.by_account.entry(account.to_owned()).or_default();
@@ -80,14 +80,14 @@ impl LimitRules {
         self.by_account.retain(|_, rules| !rules.is_empty());
     }
 
-    pub fn get(&self, account: Option<&str>, model: Option<&str>) -> Set {
+    pub(crate) fn get(&self, account: Option<&str>, model: Option<&str>) -> Set {
         let rules = self.by_account.get(account.unwrap_or_default());
         let rule = rules.and_then(|rules| rules.get(model.unwrap_or_default()));
         rule.copied().unwrap_or_default()
     }
 
     /// All rules, sorted by account and model.
-    pub fn all(&self) -> Vec<LimitRule> {
+    pub(crate) fn all(&self) -> Vec<LimitRule> {
         let named = |name: &String| (!name.is_empty()).then(|| name.clone());
         let mut rules: Vec<_> = self
             .by_account

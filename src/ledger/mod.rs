@@ -28,29 +28,34 @@ mod pages;
 mod pending;
 mod postgres;
 mod records;
-pub mod spool;
+pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
 mod watched;
 
-pub use bill::Breakdown;
-pub use call::{Attempt, Call, Charged, Outcome, Step};
+pub(crate) use bill::Breakdown;
+pub use call::Outcome;
+pub(crate) use call::{Attempt, Call, Charged, Step};
 pub use call_id::CallId;
-pub use caller::{Caller, Seen};
-pub use credit::Shortage;
-pub use embedded::{audit_file, probe};
-pub use error::{LedgerError, OpenError};
-pub use health::{Health, Misplaced};
-pub use held::{Held, HoldRefused, HoldRequest};
-pub use limits::{CeilingChange, LimitRule};
-pub use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
-pub use pending::PendingCharge;
-pub use postgres::{audit_database, probe as probe_database};
-pub use records::{
-    Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,
-    ModelSettings, NewAccount, NewGrant, StrayHold, Violation,
+pub use caller::Caller;
+pub(crate) use caller::Seen;
+pub(crate) use credit::Shortage;
+pub use embedded::audit_file;
+pub(crate) use embedded::probe;
+pub(crate) use error::{LedgerError, OpenError};
+pub(crate) use health::{Health, Misplaced};
+pub use held::HoldRequest;
+pub(crate) use held::{Held, HoldRefused};
+pub(crate) use limits::{CeilingChange, LimitRule};
+pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
+pub(crate) use pending::PendingCharge;
+pub(crate) use postgres::{audit_database, probe as probe_database};
+pub(crate) use records::{
+    Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,
+    ModelSettings, StrayHold, Violation,
 };
-pub use watched::{Expiring, ExpiringPage};
+pub use records::{KeyState, NewAccount, NewGrant};
+pub(crate) use watched::{Expiring, ExpiringPage};
 
 use self::{embedded::Embedded, postgres::Shared};
 use crate::{
@@ -115,7 +120,7 @@ impl Ledger {
     }
 
     /// The caller with this key, if the key is active; from the cache if it is there.
-    pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+    pub(crate) async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.caller(digest)),
             Self::Shared(ledger) => Box::pin(ledger.caller(digest)).await,
@@ -131,21 +136,21 @@ impl Ledger {
     }
 
     /// Reads model settings and limits from the store into memory.
-    pub async fn refresh(&self) -> Result<(), LedgerError> {
+    pub(crate) async fn refresh(&self) -> Result<(), LedgerError> {
         match self {
             Self::Embedded(_) => Ok(()),
             Self::Shared(ledger) => ledger.refresh().await,
         }
     }
 
-    pub async fn account(&self, id: &str) -> Result<Account, LedgerError> {
+    pub(crate) async fn account(&self, id: &str) -> Result<Account, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.account(id),
             Self::Shared(ledger) => ledger.account(id).await,
         }
     }
 
-    pub async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
+    pub(crate) async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.accounts()),
             Self::Shared(ledger) => ledger.accounts().await,
@@ -161,7 +166,7 @@ impl Ledger {
 
     /// When the account's credit begins to expire. `seen` is the expiry that was read together with the caller; a
     /// shared ledger uses it, the embedded one reads its memory.
-    pub fn credits_expire_at(&self, account_id: &str, seen: Option<i64>) -> Option<i64> {
+    pub(crate) fn credits_expire_at(&self, account_id: &str, seen: Option<i64>) -> Option<i64> {
         match self {
             Self::Embedded(ledger) => ledger.balances(account_id).expires_at,
             Self::Shared(ledger) => seen.filter(|expiry| *expiry > ledger.clock().now()),
@@ -177,7 +182,7 @@ impl Ledger {
     }
 
     /// The account's keys, including deleted ones, which calls still refer to.
-    pub async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+    pub(crate) async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.keys(account_id),
             Self::Shared(ledger) => ledger.keys(account_id).await,
@@ -185,14 +190,14 @@ impl Ledger {
     }
 
     /// Whether the account is frozen: its entries do not add up, so it starts no new calls.
-    pub async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
+    pub(crate) async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.is_frozen(account_id)),
             Self::Shared(ledger) => ledger.is_frozen(account_id).await,
         }
     }
 
-    pub fn model_settings(&self, model_id: &str) -> ModelSettings {
+    pub(crate) fn model_settings(&self, model_id: &str) -> ModelSettings {
         match self {
             Self::Embedded(ledger) => ledger.model_settings(model_id),
             Self::Shared(ledger) => ledger.model_settings(model_id),
@@ -200,14 +205,14 @@ impl Ledger {
     }
 
     /// The ceilings of an account with a model.
-    pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
+    pub(crate) fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
         match self {
             Self::Embedded(ledger) => ledger.ceilings(account, model, default),
             Self::Shared(ledger) => ledger.ceilings(account, model, default),
         }
     }
 
-    pub fn limits(&self) -> Vec<LimitRule> {
+    pub(crate) fn limits(&self) -> Vec<LimitRule> {
         match self {
             Self::Embedded(ledger) => ledger.limits(),
             Self::Shared(ledger) => ledger.limits(),
@@ -223,7 +228,7 @@ impl Ledger {
     }
 
     /// How many accounts are frozen because their entries do not add up.
-    pub fn violations(&self) -> usize {
+    pub(crate) fn violations(&self) -> usize {
         match self {
             Self::Embedded(ledger) => ledger.violations(),
             Self::Shared(ledger) => ledger.violations(),
@@ -231,7 +236,7 @@ impl Ledger {
     }
 
     /// Whether charges can be committed.
-    pub fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &Health {
         match self {
             Self::Embedded(ledger) => ledger.health(),
             Self::Shared(ledger) => ledger.health(),
@@ -256,7 +261,7 @@ impl Ledger {
         }
     }
 
-    pub async fn change_account(
+    pub(crate) async fn change_account(
         &self,
         id: &str,
         change: AccountChange,
@@ -294,7 +299,7 @@ impl Ledger {
     }
 
     /// Adds a grant and returns `true`; returns the earlier grant and `false` if its reference was used before.
-    pub async fn grant_once(
+    pub(crate) async fn grant_once(
         &self,
         account_id: &str,
         new: NewGrant,
@@ -310,7 +315,7 @@ impl Ledger {
     }
 
     /// Sets the values that are `Some`, keeps the others; persistent.
-    pub async fn set_model(
+    pub(crate) async fn set_model(
         &self,
         model_id: &str,
         enabled: Option<bool>,
@@ -323,7 +328,7 @@ impl Ledger {
     }
 
     /// Changes the ceilings for this account and model; persistent.
-    pub async fn set_limit(
+    pub(crate) async fn set_limit(
         &self,
         account: Option<String>,
         model: Option<String>,
@@ -353,7 +358,7 @@ impl Ledger {
     }
 
     /// The calls with this call ID or this `X-Request-ID`, newest first.
-    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.find_calls(id).await,
             Self::Shared(ledger) => ledger.find_calls(id).await,
@@ -361,7 +366,7 @@ impl Ledger {
     }
 
     /// Sums of calls by day, account and model.
-    pub async fn analytics(
+    pub(crate) async fn analytics(
         &self,
         filter: AnalyticsFilter,
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
@@ -372,7 +377,7 @@ impl Ledger {
     }
 
     /// The tokens used by calls of the last rate-limit window, by call ID.
-    pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
+    pub(crate) async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.tokens_in_window().await,
             // The shared ledger stores reservations with the calls: see `reservations_in_window`.
@@ -381,7 +386,9 @@ impl Ledger {
     }
 
     /// Every reservation of the current rate-limit window, for a limiter that has lost its state.
-    pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
+    pub(crate) async fn reservations_in_window(
+        &self,
+    ) -> Result<Vec<StoredReservation>, LedgerError> {
         match self {
             // The embedded limiter has its own journal.
             Self::Embedded(_) => Ok(Vec::new()),
@@ -390,7 +397,7 @@ impl Ledger {
     }
 
     /// Audits every account.
-    pub async fn audit(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn audit(&self) -> Result<Audit, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.audit().await,
             Self::Shared(ledger) => ledger.audit().await,
@@ -398,7 +405,7 @@ impl Ledger {
     }
 
     /// Audits what has changed since the last audit of this process; the first time everything.
-    pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn reconcile(&self) -> Result<Audit, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.reconcile().await,
             Self::Shared(ledger) => ledger.reconcile().await,

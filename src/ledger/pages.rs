@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 320;
 
 /// Sums of one key's calls with one model on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DayUse {
+pub(crate) struct DayUse {
     /// Day in UTC, e.g. `2026-11-16`.
     pub day: String,
     pub key_id: String,
@@ -35,7 +35,7 @@ pub struct DayUse {
 
 /// Filter and cursor of a page of calls, newest first; without an account, the calls of all accounts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CallsPage<'a> {
+pub(crate) struct CallsPage<'a> {
     pub account_id: Option<&'a str>,
     pub key_id: Option<&'a str>,
     pub model: Option<&'a str>,
@@ -47,7 +47,7 @@ pub struct CallsPage<'a> {
 
 /// A ledger entry: one change of an account's balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub seq: i64,
     pub kind: EntryKind,
     /// The grant's ID, or the call's (`call_…`).
@@ -59,7 +59,7 @@ pub struct Entry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
+pub(crate) enum EntryKind {
     Grant,
     Charge,
     /// The part of a grant that was not held when it expired.
@@ -70,7 +70,7 @@ pub enum EntryKind {
 
 /// What is left of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantLeft {
+pub(crate) struct GrantLeft {
     pub grant_id: String,
     /// Includes the part that is held.
     pub left: NanoUsd,
@@ -81,7 +81,7 @@ pub struct GrantLeft {
 
 /// An account found by a search, with its credit.
 #[derive(Clone, Debug)]
-pub struct AccountFound {
+pub(crate) struct AccountFound {
     pub account: Account,
     pub balances: Balances,
     /// The account starts no new calls, because its entries do not add up.
@@ -91,7 +91,7 @@ pub struct AccountFound {
 /// Queries for pages.
 impl Ledger {
     /// Sums of the account's calls from one day (`2026-11-16`) to another, both included; by day, then model, then key.
-    pub async fn usage_days(
+    pub(crate) async fn usage_days(
         &self,
         account_id: &str,
         from_day: &str,
@@ -107,7 +107,10 @@ impl Ledger {
     }
 
     /// When each of the account's keys was last used, in milliseconds; keys that never were are missing.
-    pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
+    pub(crate) async fn last_used(
+        &self,
+        account_id: &str,
+    ) -> Result<HashMap<String, i64>, LedgerError> {
         if has_nul(&[account_id]) {
             return Ok(HashMap::new());
         }
@@ -118,7 +121,7 @@ impl Ledger {
     }
 
     /// One page of calls, without the decisions of hybrids, which are long: see [`Self::call`].
-    pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         let mut page = CallsPage {
             limit: page.limit.min(MAX_ROWS),
             ..*page
@@ -144,7 +147,7 @@ impl Ledger {
     }
 
     /// The full record of a call.
-    pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.call(id).await,
             Self::Shared(ledger) => ledger.call(id).await,
@@ -153,7 +156,7 @@ impl Ledger {
 
     /// One page of the account's entries, newest first; `before` is the sequence number of the previous page's last
     /// entry.
-    pub async fn entries_page(
+    pub(crate) async fn entries_page(
         &self,
         account_id: &str,
         before: Option<i64>,
@@ -170,7 +173,10 @@ impl Ledger {
     }
 
     /// What is left of each grant that is neither used up nor expired, in the order of use.
-    pub async fn grants_left(&self, account_id: &str) -> Result<Vec<GrantLeft>, LedgerError> {
+    pub(crate) async fn grants_left(
+        &self,
+        account_id: &str,
+    ) -> Result<Vec<GrantLeft>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.grants_left(account_id)),
             Self::Shared(ledger) => ledger.grants_left(account_id).await,
@@ -179,7 +185,7 @@ impl Ledger {
 
     /// Accounts whose ID begins with this text, or whose e-mail or name contains it, newest first; all accounts for an
     /// empty text. `before` is the cursor: when the last account of the previous page was created, and its ID.
-    pub async fn find_accounts(
+    pub(crate) async fn find_accounts(
         &self,
         text: &str,
         before: Option<(i64, String)>,
@@ -196,7 +202,7 @@ impl Ledger {
         }
     }
 
-    pub async fn key(&self, id: &str) -> Result<Key, LedgerError> {
+    pub(crate) async fn key(&self, id: &str) -> Result<Key, LedgerError> {
         if has_nul(&[id]) {
             let id = id.to_owned();
             return Err(LedgerError::NotFound { what: "key", id });
@@ -208,7 +214,11 @@ impl Ledger {
     }
 
     /// Creates the account with this ID unless it exists, so that a repeated sign-up creates one account.
-    pub async fn ensure_account(&self, id: &str, new: NewAccount) -> Result<Account, LedgerError> {
+    pub(crate) async fn ensure_account(
+        &self,
+        id: &str,
+        new: NewAccount,
+    ) -> Result<Account, LedgerError> {
         let account = new.into_account_with_id(id.to_owned(), self.clock().now())?;
         match self {
             Self::Embedded(ledger) => ledger.ensure_account(account).await,
@@ -225,7 +235,7 @@ fn has_nul(names: &[&str]) -> bool {
 impl EntryKind {
     const ALL: [Self; 4] = [Self::Grant, Self::Charge, Self::Expiry, Self::Reversal];
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Grant => "grant",
             Self::Charge => "charge",
@@ -234,7 +244,7 @@ impl EntryKind {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 

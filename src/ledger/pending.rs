@@ -5,7 +5,7 @@ use crate::{base::money::NanoUsd, wire::chat::Usage};
 
 /// The charge of a delivered call that is not committed yet.
 #[derive(Clone, Debug)]
-pub struct PendingCharge {
+pub(crate) struct PendingCharge {
     /// The call's record at its end, without a charge.
     pub call: Box<Call>,
     pub usage: Usage,
@@ -18,7 +18,7 @@ impl Ledger {
     /// At most once for a call ID: `None` if the ledger has a record of the call's end already. Such a record may be a
     /// charge that was committed without its process learning of it, or a call recorded as not charged because its
     /// charge could not be spooled either and its client got an error.
-    pub async fn settle_pending(
+    pub(crate) async fn settle_pending(
         &self,
         pending: &PendingCharge,
     ) -> Result<Option<Call>, LedgerError> {

@@ -47,7 +47,7 @@ impl NewAccount {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AccountChange {
+pub(crate) struct AccountChange {
     pub track: Option<Track>,
     pub tier: Option<Tier>,
     pub closed: Option<bool>,
@@ -143,7 +143,7 @@ pub enum KeyState {
 }
 
 impl KeyState {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Disabled => "disabled",
@@ -151,7 +151,7 @@ impl KeyState {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         [Self::Active, Self::Disabled, Self::Deleted]
             .into_iter()
             .find(|s| s.as_str() == text)
@@ -160,7 +160,7 @@ impl KeyState {
 
 /// What the operator has set for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelSettings {
+pub(crate) struct ModelSettings {
     pub enabled: bool,
     /// `None` leaves it to the catalog.
     pub unlisted: Option<bool>,
@@ -218,7 +218,7 @@ pub struct Balances {
 
 /// Selects the calls to sum up.
 #[derive(Clone, Debug, Default)]
-pub struct AnalyticsFilter {
+pub(crate) struct AnalyticsFilter {
     pub from_ms: i64,
     pub to_ms: i64,
     pub account_id: Option<String>,
@@ -227,7 +227,7 @@ pub struct AnalyticsFilter {
 
 /// Sums of the calls of one account with one model on one day (UTC).
 #[derive(Clone, Debug)]
-pub struct AnalyticsRow {
+pub(crate) struct AnalyticsRow {
     pub day: String,
     pub account_id: String,
     pub model: String,

@@ -5,7 +5,7 @@ use crate::base::money::NanoUsd;
 
 /// A grant with credit left that will expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expiring {
+pub(crate) struct Expiring {
     pub account_id: String,
     pub grant_id: String,
     /// Includes the part that is held.
@@ -15,7 +15,7 @@ pub struct Expiring {
 
 /// Range and cursor of a page of expiring grants, earliest first.
 #[derive(Clone, Debug)]
-pub struct ExpiringPage {
+pub(crate) struct ExpiringPage {
     /// Exclusive lower bound of the expiry, in seconds.
     pub from: i64,
     /// Inclusive upper bound of the expiry, in seconds.
@@ -30,13 +30,13 @@ const EXPIRING_PAGE_SIZE: usize = 500;
 
 impl Ledger {
     /// Whether other gateways may use this ledger.
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 
     /// How many expiring grants to query at once. The embedded ledger scans its memory for each page, so it returns all
     /// of them with the first one.
-    pub fn expiring_page_size(&self) -> usize {
+    pub(crate) fn expiring_page_size(&self) -> usize {
         match self {
             Self::Embedded(_) => usize::MAX,
             Self::Shared(_) => EXPIRING_PAGE_SIZE,
@@ -44,7 +44,7 @@ impl Ledger {
     }
 
     /// One page of expiring grants. Closed accounts are left out: they cannot use their credit.
-    pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
+    pub(crate) async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.expiring(page)),
             Self::Shared(ledger) => ledger.expiring(page).await,
@@ -52,7 +52,10 @@ impl Ledger {
     }
 
     /// Up to `limit` frozen accounts; `None` before the first audit.
-    pub async fn frozen_accounts(&self, limit: usize) -> Result<Option<Vec<String>>, LedgerError> {
+    pub(crate) async fn frozen_accounts(
+        &self,
+        limit: usize,
+    ) -> Result<Option<Vec<String>>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.frozen_accounts(limit)),
             Self::Shared(ledger) => ledger.frozen_accounts(limit).await.map(Some),

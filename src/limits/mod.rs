@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 mod memory;
 mod redis;
 
-pub use redis::{Address, Rebuild};
+pub(crate) use redis::{Address, Rebuild};
 
 use self::memory::Memory;
 use crate::base::rate::{Ceilings, Refusal, Reservation, StoredReservation};
@@ -29,7 +29,7 @@ pub enum NotAdmitted {
 
 /// Why the next step of an admitted request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotRenewed {
+pub(crate) enum NotRenewed {
     /// A ceiling is reached.
     Refused(Refusal),
     /// The limiter's server cannot be used, or no longer has the request's earlier reservation.
@@ -37,7 +37,7 @@ pub enum NotRenewed {
 }
 
 /// Default timeout of one attempt of an operation with the limiter's server; each operation is tried twice.
-pub const DEADLINE: Duration = Duration::from_millis(50);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 /// How long the gateway's start waits for the limiter's server before it goes on without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the gateway's stop waits until pending updates have reached the limiter's server.
@@ -81,7 +81,7 @@ impl Limiter {
     /// this time after its admission, or does not go ahead.
     ///
     /// Waits up to a few seconds for the server, and then returns without it; the limiter becomes ready later.
-    pub async fn share(
+    pub(crate) async fn share(
         address: &Address,
         deadline: Duration,
         known_within: Duration,
@@ -115,7 +115,7 @@ impl Limiter {
     }
 
     /// Whether requests can be admitted at the moment; always true in memory.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         match self {
             Self::Memory(_) => true,
             Self::Shared(shared) => shared.is_ready(),
@@ -123,7 +123,7 @@ impl Limiter {
     }
 
     /// Counts how often the server's clock was found to have jumped.
-    pub fn clock_jumps(&self) -> Counter {
+    pub(crate) fn clock_jumps(&self) -> Counter {
         match self {
             Self::Memory(_) => Counter::default(),
             Self::Shared(shared) => shared.clock_jumps(),
@@ -154,7 +154,7 @@ impl Admission {
     /// Settles the finished step with `used` tokens and reserves `need` tokens for the next one, or refuses that.
     ///
     /// The request itself is not counted again.
-    pub async fn renew(
+    pub(crate) async fn renew(
         &mut self,
         used: u64,
         need: u64,
@@ -177,7 +177,7 @@ impl Admission {
     }
 
     /// Removes the request from the window. For a request that was refused later on, before any provider was called.
-    pub fn cancel(self) {
+    pub(crate) fn cancel(self) {
         match self {
             Self::Memory(admission) => admission.cancel(),
             Self::Shared(admission) => admission.cancel(),

@@ -2,7 +2,7 @@
 
 mod settle;
 
-pub use settle::Settled;
+pub(crate) use settle::Settled;
 
 use std::{
     sync::Arc,
@@ -35,7 +35,7 @@ const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 /// An admitted call: its reservation in the window and its hold.
 ///
 /// When it is dropped, the hold is released and the reservation counts as a request without tokens.
-pub struct Admitted {
+pub(crate) struct Admitted {
     pub gateway: Arc<Gateway>,
     reservation: Admission,
     hold: Held,
@@ -51,7 +51,7 @@ pub struct Admitted {
 }
 
 /// Reserves the window, then places the hold: both or neither.
-pub async fn admit(
+pub(crate) async fn admit(
     gateway: Arc<Gateway>,
     caller: &Caller,
     request_id: &str,
@@ -133,18 +133,18 @@ pub async fn admit(
 
 impl Admitted {
     /// When the credit that pays for the call expires.
-    pub fn credits_expire_at(&self) -> Option<i64> {
+    pub(crate) fn credits_expire_at(&self) -> Option<i64> {
         self.hold.expires_at
     }
 
     /// Sets the deployment of the current attempt.
-    pub fn set_deployment(&mut self, deployment: &Deployment) {
+    pub(crate) fn set_deployment(&mut self, deployment: &Deployment) {
         self.hold.set_deployment(&deployment.name);
         self.provider_prices.clone_from(&deployment.cost);
     }
 
     /// Sets the model that answers, at whose prices the call is charged.
-    pub fn set_route(&mut self, route: &Route) {
+    pub(crate) fn set_route(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
         self.hold.set_route(&route.target, route.decision_json());
     }
@@ -153,7 +153,7 @@ impl Admitted {
     /// last reservation.
     ///
     /// If it is refused, the call is over and costs nothing, because it gets no response.
-    pub async fn renew(
+    pub(crate) async fn renew(
         &mut self,
         call: &ChatCall,
         used: Usage,
@@ -193,7 +193,7 @@ impl Admitted {
 
     /// The usage that is billed for the current step, by the provider's report. What goes beyond the call's bounds is
     /// the operator's loss; it is logged, counted and alerted.
-    pub fn billable(&mut self, call: &ChatCall, reported: Usage) -> Usage {
+    pub(crate) fn billable(&mut self, call: &ChatCall, reported: Usage) -> Usage {
         if let Some(prices) = &self.provider_prices {
             self.hold
                 .add_provider_cost(prices.exact(reported.billable()));
@@ -222,20 +222,20 @@ impl Admitted {
     }
 
     /// Adds what the provider charges for an answer that was discarded for a better one. The customer does not pay it.
-    pub fn add_discarded(&mut self, deployment: &Deployment, used: Option<Usage>) {
+    pub(crate) fn add_discarded(&mut self, deployment: &Deployment, used: Option<Usage>) {
         if let Some((prices, used)) = deployment.cost.as_ref().zip(used) {
             self.hold.add_provider_cost(prices.exact(used.billable()));
         }
     }
 
     /// The bill for this usage, at the call's prices.
-    pub fn bill(&self, usage: Usage) -> Bill {
+    pub(crate) fn bill(&self, usage: Usage) -> Bill {
         let cost = self.hold.price(usage);
         Bill { usage, cost }
     }
 
     /// Adds a provider's step to the call's trace.
-    pub fn add_provider_step(&mut self, answer: &Answer, begun_at: Option<Instant>) {
+    pub(crate) fn add_provider_step(&mut self, answer: &Answer, begun_at: Option<Instant>) {
         let usage = answer.usage.unwrap_or_default();
         let finish = answer.choices.first().map(|choice| choice.finish);
         self.hold.step(Step::Provider {
@@ -251,17 +251,17 @@ impl Admitted {
     }
 
     /// Adds a tool's step to the call's trace.
-    pub fn add_step(&mut self, step: Step) {
+    pub(crate) fn add_step(&mut self, step: Step) {
         self.hold.step(step);
     }
 
     /// Adds a failed attempt to the call's trace.
-    pub fn failed_attempt(&mut self, attempt: Attempt) {
+    pub(crate) fn failed_attempt(&mut self, attempt: Attempt) {
         self.hold.failed_attempt(attempt);
     }
 
     /// Records the time of the provider's first byte.
-    pub fn first_byte(&mut self) {
+    pub(crate) fn first_byte(&mut self) {
         self.hold.first_byte();
     }
 
@@ -269,7 +269,7 @@ impl Admitted {
     ///
     /// A charge that cannot be written is retried until it can, or until `timeout` completes; after that it may be
     /// charged again.
-    pub async fn charge(
+    pub(crate) async fn charge(
         &mut self,
         usage: Usage,
         outcome: Outcome,
@@ -305,12 +305,12 @@ impl Admitted {
     }
 
     /// Releases the hold: the call costs nothing and counts as a request without tokens.
-    pub fn release(self, outcome: Outcome, failure: Option<String>) {
+    pub(crate) fn release(self, outcome: Outcome, failure: Option<String>) {
         self.end(0, outcome, failure);
     }
 
     /// Releases the hold of a failed call. Its reservation stays in the window if tokens were used but not reported.
-    pub fn release_failed(self, failure: &Failure, outcome: Outcome) {
+    pub(crate) fn release_failed(self, failure: &Failure, outcome: Outcome) {
         let tokens = match failure {
             Failure::Uncounted => self.reserved,
             Failure::Upstream(_) | Failure::Refused(_) | Failure::Left(_) => 0,
@@ -320,7 +320,7 @@ impl Admitted {
 
     /// Ends a call that failed before its response started: charges the steps of an abandoned call, else releases the
     /// hold. Returns the error response.
-    pub async fn end_without_response(self, failure: Failure) -> NotStarted {
+    pub(crate) async fn end_without_response(self, failure: Failure) -> NotStarted {
         if let Failure::Left(usage) = failure {
             Box::pin(self.charge_abandoned(usage)).await;
         } else {
@@ -331,7 +331,7 @@ impl Admitted {
 
     /// Releases the hold of a call that was delivered without a report of its usage. The response is free; the reservation
     /// stays in the window, because otherwise a provider that never reports usage would have no token limit.
-    pub fn release_uncounted(self, call: &ChatCall) {
+    pub(crate) fn release_uncounted(self, call: &ChatCall) {
         tracing::warn!(
             account.id = call.user,
             model = call.route.requested.id,

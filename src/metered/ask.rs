@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A whole answer with the usage that is billed; `None` if the provider reported none, or an implausible one.
-pub async fn for_answer(
+pub(crate) async fn for_answer(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
     admitted: &mut Admitted,
@@ -37,7 +37,7 @@ pub async fn for_answer(
 
 /// A streamed answer, read until `reader` has enough of it. Nothing has been sent to the client by then, so another
 /// deployment or model can still be tried instead.
-pub async fn for_parts<R: Reader>(
+pub(crate) async fn for_parts<R: Reader>(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
     admitted: &mut Admitted,
@@ -217,7 +217,7 @@ fn is_empty(choice: &Choice) -> bool {
 }
 
 /// Reads the beginning of a streamed answer.
-pub trait Reader {
+pub(crate) trait Reader {
     /// Takes a part; returns whether that is enough to start the response.
     fn read(&mut self, part: Part) -> Result<bool, UpstreamError>;
 
@@ -235,7 +235,7 @@ pub trait Reader {
 }
 
 /// A stream that has begun.
-pub struct Opened<R> {
+pub(crate) struct Opened<R> {
     pub parts: Parts,
     pub reader: R,
     pub time_left: TimeLeft,
@@ -273,20 +273,23 @@ async fn within<T>(timeout: Option<Duration>, waiting: impl Future<Output = T>) 
 
 /// Whether a usage report is possible for this call. One of more tokens than the model can read or write is a
 /// provider's mistake that the customer does not pay.
-pub fn is_plausible(call: &ChatCall, usage: Usage) -> bool {
+pub(crate) fn is_plausible(call: &ChatCall, usage: Usage) -> bool {
     let target = &call.route.target;
     let most = u64::from(call.choices()) * u64::from(target.max_output);
     u64::from(usage.completion) <= most + most / 20 && usage.prompt <= target.context_length
 }
 
 /// What is left of the provider's time for a whole call. Time spent waiting for a slow client does not count.
-pub struct TimeLeft {
+pub(crate) struct TimeLeft {
     longest: Duration,
     left: Duration,
 }
 
 impl TimeLeft {
-    pub async fn of<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, UpstreamError> {
+    pub(crate) async fn of<T>(
+        &mut self,
+        waiting: impl Future<Output = T>,
+    ) -> Result<T, UpstreamError> {
         let started = Instant::now();
         let done = tokio::time::timeout(self.left, waiting).await;
         self.left = self.left.saturating_sub(started.elapsed());

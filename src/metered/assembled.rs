@@ -12,7 +12,7 @@ use crate::wire::{
 
 /// A streamed answer as far as it has arrived.
 #[derive(Default)]
-pub struct Assembled {
+pub(crate) struct Assembled {
     choices: Vec<Pieces>,
 }
 
@@ -31,7 +31,7 @@ struct Call {
 }
 
 impl Assembled {
-    pub fn into_answer(self, usage: Option<Usage>) -> Answer {
+    pub(crate) fn into_answer(self, usage: Option<Usage>) -> Answer {
         let choices = (0..).zip(self.choices).map(|(index, pieces)| Choice {
             index,
             content: (!pieces.content.is_empty()).then(|| pieces.content.to_text()),

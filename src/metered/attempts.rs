@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(10);
 ///
 /// Each deployment is tried once before any is tried again. A model with one deployment has one attempt: a retry is left
 /// to the client.
-pub struct Attempts<'a> {
+pub(crate) struct Attempts<'a> {
     gateway: &'a Gateway,
     routes: Arc<Routes>,
     /// The client, as long as its response has not started.
@@ -46,7 +46,7 @@ pub struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub fn new(gateway: &'a Gateway, client: Option<&'a Client>) -> Self {
+    pub(crate) fn new(gateway: &'a Gateway, client: Option<&'a Client>) -> Self {
         let now = Instant::now();
         Self {
             gateway,
@@ -61,7 +61,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Starts an attempt with the next deployment.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         call: &ChatCall,
         admitted: &mut Admitted,
@@ -76,14 +76,14 @@ impl<'a> Attempts<'a> {
     }
 
     /// Ends the attempts: this one has started to answer.
-    pub fn answered(self, attempt: RunningAttempt) {
+    pub(crate) fn answered(self, attempt: RunningAttempt) {
         let name = &attempt.deployment.name;
         self.gateway.metrics.attempted(name, "answered");
         attempt.succeeded();
     }
 
     /// Records a failed attempt. Returns when the next one can start, or the error if there is none.
-    pub async fn failed(
+    pub(crate) async fn failed(
         &mut self,
         attempt: RunningAttempt,
         error: UpstreamError,
@@ -108,7 +108,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Records an answer that another model should improve on. It does not count against the deployment.
-    pub fn rejected_answer(
+    pub(crate) fn rejected_answer(
         &self,
         attempt: RunningAttempt,
         error: &UpstreamError,
@@ -135,7 +135,7 @@ impl<'a> Attempts<'a> {
     /// (`only_better`). Returns whether there is one to try.
     ///
     /// A late answer is better than none, but only while the client waits.
-    pub fn escalates(
+    pub(crate) fn escalates(
         &mut self,
         call: &mut ChatCall,
         error: &UpstreamError,

@@ -18,30 +18,30 @@ use crate::gateway::{AbandonedCall, AbandonedCalls};
 
 /// The client that waits for a response, as its call sees it.
 #[derive(Clone, Debug, Default)]
-pub struct Client {
+pub(crate) struct Client {
     left: Arc<AtomicBool>,
 }
 
 impl Client {
     /// Set when the handler that waits for the call is dropped.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.left.store(true, Relaxed);
     }
 
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }
 }
 
 /// Counts a call as abandoned once its client has left.
-pub struct ClientWatch {
+pub(crate) struct ClientWatch {
     pub client: Client,
     account_id: String,
     counted: Option<AbandonedCall>,
 }
 
 impl ClientWatch {
-    pub fn new(client: Client, account_id: String) -> Self {
+    pub(crate) fn new(client: Client, account_id: String) -> Self {
         Self {
             client,
             account_id,
@@ -50,12 +50,12 @@ impl ClientWatch {
     }
 
     /// Counts the call as abandoned; repeating it changes nothing.
-    pub fn count_abandoned(&mut self, calls: &Arc<AbandonedCalls>) {
+    pub(crate) fn count_abandoned(&mut self, calls: &Arc<AbandonedCalls>) {
         let account_id = &self.account_id;
         self.counted.get_or_insert_with(|| calls.count(account_id));
     }
 
-    pub fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         self.counted.is_some()
     }
 
@@ -63,7 +63,7 @@ impl ClientWatch {
     ///
     /// It is enough to check before each poll: when a client leaves, the call moves to a task of its own (`detach.rs`),
     /// which polls it at once.
-    pub async fn while_waiting<T>(
+    pub(crate) async fn while_waiting<T>(
         &mut self,
         calls: &Arc<AbandonedCalls>,
         mut work: Pin<&mut impl Future<Output = T>>,
@@ -79,7 +79,7 @@ impl ClientWatch {
 
     /// Runs `work` while the client receives frames. Notices that it left even if the provider sends nothing that could
     /// be relayed.
-    pub async fn while_receiving<T>(
+    pub(crate) async fn while_receiving<T>(
         &mut self,
         calls: &Arc<AbandonedCalls>,
         frames: &mpsc::Sender<Frame>,

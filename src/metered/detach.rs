@@ -15,7 +15,7 @@ use super::client::Client;
 use crate::gateway::Tasks;
 
 /// Runs a call and returns its result, or `None` if it panicked. Dropped before that, it spawns the rest of the call.
-pub struct Detachable<'a, F>
+pub(crate) struct Detachable<'a, F>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -32,7 +32,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     /// `client` is marked as left when the call is detached.
-    pub fn new(call: F, client: Client, tasks: &'a Tasks) -> Self {
+    pub(crate) fn new(call: F, client: Client, tasks: &'a Tasks) -> Self {
         Self {
             call: Some(Box::pin(call)),
             client,

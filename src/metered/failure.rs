@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-pub enum Failure {
+pub(crate) enum Failure {
     /// The provider failed, or the gateway is stopping.
     Upstream(UpstreamError),
     /// A step called tools but came without usage: the next step could not be billed.
@@ -27,7 +27,7 @@ impl From<UpstreamError> for Failure {
 
 impl Failure {
     /// The reason, for the operator.
-    pub fn cause(&self) -> String {
+    pub(crate) fn cause(&self) -> String {
         match self {
             Self::Upstream(error) => error.to_string(),
             Self::Uncounted => uncounted().to_string(),
@@ -37,7 +37,7 @@ impl Failure {
     }
 
     /// The outcome of a call that failed before its response started.
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => Outcome::Stopped,
             Self::Upstream(_) | Self::Uncounted => Outcome::ProviderFailed,
@@ -47,7 +47,7 @@ impl Failure {
     }
 
     /// The outcome of a stream that failed after it started.
-    pub fn outcome_midway(&self) -> Outcome {
+    pub(crate) fn outcome_midway(&self) -> Outcome {
         match self.outcome() {
             Outcome::ProviderFailed => Outcome::Interrupted,
             other => other,
@@ -55,7 +55,7 @@ impl Failure {
     }
 
     /// The error response of a call that failed before its response started.
-    pub fn into_error(self) -> GatewayError {
+    pub(crate) fn into_error(self) -> GatewayError {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => GatewayError::ShuttingDown,
             Self::Upstream(error) => GatewayError::Upstream(error),
@@ -66,7 +66,7 @@ impl Failure {
     }
 
     /// The error event that ends an interrupted stream (§6.2).
-    pub fn interruption(&self) -> Envelope {
+    pub(crate) fn interruption(&self) -> Envelope {
         let error = match self {
             Self::Upstream(error) => error,
             Self::Uncounted => &uncounted(),

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The API in whose form the response is written.
-pub enum Form {
+pub(crate) enum Form {
     /// `/v1/chat/completions` (§2.5, §2.6).
     Chat,
     /// `/v1/responses` (§4.2).
@@ -33,18 +33,18 @@ pub enum Form {
 }
 
 /// The data that is stored together with a response.
-pub struct Storing {
+pub(crate) struct Storing {
     id: String,
     account_id: String,
     input: String,
 }
 
 /// Writes an error as the last event of a stream; the number is that of the events before it.
-pub type ErrorWriter = fn(&Envelope, u64) -> Bytes;
+pub(crate) type ErrorWriter = fn(&Envelope, u64) -> Bytes;
 
 impl Form {
     /// Writes errors of streams whose task died.
-    pub fn error_writer(&self) -> ErrorWriter {
+    pub(crate) fn error_writer(&self) -> ErrorWriter {
         match self {
             Self::Chat => |envelope, _| Frames::error(envelope),
             Self::Response { .. } => error_event,
@@ -52,7 +52,7 @@ impl Form {
     }
 
     /// The writer of a streamed response, and the data to store it with if the request has `store: true`.
-    pub fn stream_writer(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
+    pub(crate) fn stream_writer(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -71,7 +71,7 @@ impl Form {
     }
 
     /// The body of a whole response. It is stored before it is returned, because its `store` field shows whether that worked.
-    pub async fn whole(
+    pub(crate) async fn whole(
         self,
         gateway: &Gateway,
         call: &ChatCall,
@@ -111,7 +111,7 @@ impl Storing {
     }
 
     /// Stores a streamed response that is complete.
-    pub async fn store_streamed<S: StreamWriter>(
+    pub(crate) async fn store_streamed<S: StreamWriter>(
         self,
         gateway: &Gateway,
         normalizer: &mut StreamNormalizer<S>,
@@ -150,7 +150,7 @@ fn shows_cached(call: &ChatCall) -> bool {
 }
 
 /// Unix seconds.
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
 }

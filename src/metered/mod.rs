@@ -41,7 +41,7 @@ use self::{
     detach::Detachable,
 };
 
-pub use form::{ErrorWriter, Form, now};
+pub(crate) use form::{ErrorWriter, Form, now};
 
 /// How many frames may wait for a slow client before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;
@@ -49,7 +49,7 @@ const FRAMES_IN_FLIGHT: usize = 16;
 const CHARGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The response of a call.
-pub enum Reply {
+pub(crate) enum Reply {
     Whole {
         body: Vec<u8>,
         usage: Option<Usage>,
@@ -59,7 +59,7 @@ pub enum Reply {
 }
 
 /// A piece of a streamed response.
-pub enum Frame {
+pub(crate) enum Frame {
     Data(Bytes),
     /// The last frame. A channel that closes without one has lost its task.
     End(Ending),
@@ -67,13 +67,13 @@ pub enum Frame {
 
 /// How a streamed response ended, for its log line.
 #[derive(Clone, Debug)]
-pub enum Ending {
+pub(crate) enum Ending {
     Finished { usage: Option<Usage> },
     Interrupted { cause: String },
 }
 
 /// A response that has started.
-pub struct Started {
+pub(crate) struct Started {
     pub reply: Reply,
     /// The model that a hybrid chose.
     pub routed: Option<Arc<Model>>,
@@ -82,7 +82,7 @@ pub struct Started {
 }
 
 /// Why there is no response.
-pub enum NotStarted {
+pub(crate) enum NotStarted {
     /// Refused before a request to a provider, because of the caller or the settings, which may come from a cache.
     Refused(GatewayError),
     /// The cached caller or settings are out of date.
@@ -94,7 +94,7 @@ pub enum NotStarted {
 impl NotStarted {
     /// Replaces the error, if there is one.
     #[must_use]
-    pub fn map(self, replace: impl FnOnce(GatewayError) -> GatewayError) -> Self {
+    pub(crate) fn map(self, replace: impl FnOnce(GatewayError) -> GatewayError) -> Self {
         match self {
             Self::Refused(error) => Self::Refused(replace(error)),
             Self::Stale => Self::Stale,
@@ -112,7 +112,7 @@ impl From<GatewayError> for NotStarted {
 /// Runs a call. Returns its whole response, or the start of a streamed one.
 ///
 /// `request_id` is the value of `X-Request-ID`.
-pub async fn start(
+pub(crate) async fn start(
     gateway: &Arc<Gateway>,
     caller: Caller,
     request_id: String,

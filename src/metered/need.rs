@@ -10,7 +10,7 @@ use crate::{
 
 /// The need of a step: the maximum over all models that may still answer the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
+pub(crate) struct Need {
     /// Tokens to reserve in the window (§8.2).
     pub tokens: u64,
     /// Credit to hold, computed from the estimate.
@@ -22,7 +22,7 @@ pub struct Need {
 
 impl Need {
     /// The need of the call's next step with this input.
-    pub fn of(call: &ChatCall, input: TokenCount) -> Self {
+    pub(crate) fn of(call: &ChatCall, input: TokenCount) -> Self {
         Self::maximum(call, input, |model| call.budget_with(model))
     }
 
@@ -50,7 +50,7 @@ impl Need {
 
     /// Adds the cost of earlier steps.
     #[must_use]
-    pub fn after(self, used: NanoUsd) -> Self {
+    pub(crate) fn after(self, used: NanoUsd) -> Self {
         let total = |next| used.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
         Self {
             tokens: self.tokens,
@@ -60,14 +60,14 @@ impl Need {
     }
 
     /// The available credit with which the call would have started.
-    pub fn least_available(&self, overdraft: NanoUsd) -> NanoUsd {
+    pub(crate) fn least_available(&self, overdraft: NanoUsd) -> NanoUsd {
         let uncovered = self.worst.nanos().saturating_sub(overdraft.nanos());
         self.amount.max(NanoUsd::new(uncovered))
     }
 }
 
 /// The largest `max_tokens` with which a call that was refused would have started.
-pub fn max_tokens_that_fit(
+pub(crate) fn max_tokens_that_fit(
     call: &ChatCall,
     input: TokenCount,
     shortage: &Shortage,
@@ -100,7 +100,7 @@ pub fn max_tokens_that_fit(
 /// The usage that is billed: what the provider reported, capped at the bounds that the call was admitted with.
 ///
 /// Output beyond the caller's cap, or more input than was sent, is a provider's mistake that the customer does not pay.
-pub fn billable(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
+pub(crate) fn billable(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
     let at_most = |tokens: u32, most: u64| tokens.min(u32::try_from(most).unwrap_or(u32::MAX));
     let prompt = at_most(reported.prompt, most_input(&call.route.target, input));
     let output = u64::from(call.choices()) * u64::from(call.budget.most);

@@ -37,7 +37,7 @@ const PREAMBLE_TIME: Duration = Duration::from_secs(3);
 ///
 /// With built-in tools, steps that call tools are held back and their tools run; the parts that come out are those of the
 /// answer only, with finish and usage last.
-pub struct Source {
+pub(crate) struct Source {
     ready: VecDeque<Part>,
     /// The stream that is still being read; `None` when all of it is in `ready`.
     live: Option<Live>,
@@ -55,7 +55,7 @@ struct Live {
 }
 
 /// The parts of a call that its stream needs.
-pub struct CallParts<'a> {
+pub(crate) struct CallParts<'a> {
     pub gateway: &'a Gateway,
     pub call: &'a mut ChatCall,
     pub admitted: &'a mut Admitted,
@@ -72,7 +72,7 @@ impl CallParts<'_> {
 impl Source {
     /// Opens the stream. Returns when there is something to relay: until then a failure has a status of its own, and
     /// another deployment can be tried.
-    pub async fn open(means: &mut CallParts<'_>, client: &Client) -> Result<Self, Failure> {
+    pub(crate) async fn open(means: &mut CallParts<'_>, client: &Client) -> Result<Self, Failure> {
         if !means.call.tools.are_built_in() {
             let CallParts {
                 gateway,
@@ -103,7 +103,10 @@ impl Source {
     }
 
     /// The next part, or `None` after the last.
-    pub async fn next(&mut self, means: &mut CallParts<'_>) -> Result<Option<Part>, Failure> {
+    pub(crate) async fn next(
+        &mut self,
+        means: &mut CallParts<'_>,
+    ) -> Result<Option<Part>, Failure> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Ok(Some(part));
@@ -138,7 +141,11 @@ impl Source {
 
     /// The usage that is billed for the stream; `None` if the report is missing or implausible. With built-in tools each
     /// step was checked before, and `reported` is their sum.
-    pub fn billable(&self, means: &mut CallParts<'_>, reported: Option<Usage>) -> Option<Usage> {
+    pub(crate) fn billable(
+        &self,
+        means: &mut CallParts<'_>,
+        reported: Option<Usage>,
+    ) -> Option<Usage> {
         match &self.steps {
             Some(_) => reported,
             None => means.billable(reported),

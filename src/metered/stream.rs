@@ -38,7 +38,7 @@ type Normalizer = StreamNormalizer<Box<dyn StreamWriter>>;
 ///
 /// Until the first part arrives, a failure is an ordinary error with a status of its own; after that it is the last
 /// event of the stream.
-pub async fn stream(
+pub(crate) async fn stream(
     mut call: Box<ChatCall>,
     form: Form,
     mut admitted: Admitted,

@@ -28,7 +28,7 @@ const NO_ANSWER: &str =
 
 /// The steps of one call.
 #[derive(Default)]
-pub struct Steps {
+pub(crate) struct Steps {
     begun: u32,
     /// Usage of all steps so far.
     used: Usage,
@@ -40,7 +40,7 @@ pub struct Steps {
 
 impl Steps {
     /// Starts a step. The first one is admitted already; each further one is admitted here, or the call ends.
-    pub async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         call: &mut ChatCall,
         admitted: &mut Admitted,
@@ -66,7 +66,7 @@ impl Steps {
 
     /// Runs the tools that an answer calls; returns whether the provider is asked again or the answer is delivered.
     /// After the client has left, no further step starts.
-    pub async fn after(
+    pub(crate) async fn after(
         &mut self,
         answer: &mut Answer,
         client_left: bool,
@@ -153,7 +153,7 @@ impl Steps {
 }
 
 /// What follows after an answer.
-pub enum Next {
+pub(crate) enum Next {
     Deliver,
     AskAgain,
 }
@@ -180,10 +180,10 @@ fn hide_calls(answer: &mut Answer) {
     }
 }
 
-pub fn is_silent(choice: &Choice) -> bool {
+pub(crate) fn is_silent(choice: &Choice) -> bool {
     choice.content.as_ref().is_none_or(JsonText::is_empty)
 }
 
-pub fn milliseconds(since: Instant) -> u64 {
+pub(crate) fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -24,7 +24,7 @@ use crate::{
 /// Asks the provider, charges what it used, and returns the response.
 ///
 /// Without a charge there is no response: what cannot be billed is not delivered.
-pub async fn whole(
+pub(crate) async fn whole(
     mut call: Box<ChatCall>,
     form: Form,
     mut admitted: Admitted,

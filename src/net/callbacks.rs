@@ -25,27 +25,27 @@ type Run = Box<dyn FnOnce() + Send>;
 
 /// The callbacks that wait for one thread.
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     waiting: Mutex<Vec<Run>>,
     runner: AtomicWaker,
 }
 
 /// A callback and the thread that it is for.
-pub struct Callback {
+pub(crate) struct Callback {
     to: Arc<Queue>,
     run: Run,
 }
 
 /// The task that runs the callbacks of its thread.
-pub struct Runner(Arc<Queue>);
+pub(crate) struct Runner(Arc<Queue>);
 
 impl Queue {
     /// The queue of this thread, if it has one.
-    pub fn of_this_thread() -> Option<Arc<Self>> {
+    pub(crate) fn of_this_thread() -> Option<Arc<Self>> {
         QUEUE.with_borrow(Clone::clone)
     }
 
-    pub fn is_of_this_thread(self: &Arc<Self>) -> bool {
+    pub(crate) fn is_of_this_thread(self: &Arc<Self>) -> bool {
         QUEUE.with_borrow(|here| here.as_ref().is_some_and(|here| Arc::ptr_eq(here, self)))
     }
 
@@ -56,7 +56,7 @@ impl Queue {
 
 impl Runner {
     /// Gives this thread a queue.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let queue = Arc::<Queue>::default();
         QUEUE.set(Some(queue.clone()));
         Self(queue)
@@ -85,7 +85,7 @@ impl Drop for Runner {
 }
 
 /// Runs something on this thread after the tasks that are ready now; at once if the thread has no queue.
-pub fn after_ready_tasks(work: impl FnOnce() + 'static) {
+pub(crate) fn after_ready_tasks(work: impl FnOnce() + 'static) {
     let Ok(Some(here)) = QUEUE.try_with(|here| here.borrow().clone()) else {
         return work();
     };
@@ -102,7 +102,10 @@ fn run_postponed() {
 
 impl Callback {
     /// A callback for that thread. Without a queue it runs at once, and `None` is returned.
-    pub fn to(queue: Option<Arc<Queue>>, run: impl FnOnce() + Send + 'static) -> Option<Self> {
+    pub(crate) fn to(
+        queue: Option<Arc<Queue>>,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Option<Self> {
         let Some(to) = queue else {
             run();
             return None;
@@ -113,7 +116,7 @@ impl Callback {
 }
 
 /// Queues callbacks, with one wake-up for each thread.
-pub fn deliver(callbacks: impl IntoIterator<Item = Callback>) {
+pub(crate) fn deliver(callbacks: impl IntoIterator<Item = Callback>) {
     let mut to_wake = Vec::new();
     for Callback { to, run } in callbacks {
         let is_first = {

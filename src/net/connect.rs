@@ -28,21 +28,21 @@ use tokio::{
 use tower::Service as _;
 
 /// An HTTP client with pooled connections.
-pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub(crate) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Opens HTTP/1.1 connections.
 #[derive(Clone)]
-pub struct Connector(HttpsConnector<HttpConnector>);
+pub(crate) struct Connector(HttpsConnector<HttpConnector>);
 
 /// A connection with or without TLS. TLS is boxed, because its state takes a kilobyte more.
 #[derive(Debug)]
-pub enum Stream {
+pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
 }
 
 /// Builds a client whose connection attempts time out after `timeout`. Fails if the system has no root certificates.
-pub fn client(timeout: Duration) -> Result<Client, String> {
+pub(crate) fn client(timeout: Duration) -> Result<Client, String> {
     let https = builder()?
         .enable_all_versions()
         .wrap_connector(tcp(timeout));
@@ -55,14 +55,14 @@ pub fn client(timeout: Duration) -> Result<Client, String> {
 
 /// Builds a connector for HTTP/1.1 whose attempts time out after `timeout`. Fails if the system has no root
 /// certificates.
-pub fn connector(timeout: Duration) -> Result<Connector, String> {
+pub(crate) fn connector(timeout: Duration) -> Result<Connector, String> {
     let https = builder()?.enable_http1().wrap_connector(tcp(timeout));
     Ok(Connector(https))
 }
 
 impl Connector {
     /// Connects to the scheme, host and port of `address`.
-    pub async fn connect(&self, address: Uri) -> Result<Stream, String> {
+    pub(crate) async fn connect(&self, address: Uri) -> Result<Stream, String> {
         let opened = self.0.clone().call(address).await;
         let stream = opened.map_err(|error| chain(error.as_ref()))?;
         Ok(match stream {
@@ -148,7 +148,7 @@ fn builder() -> Result<HttpsConnectorBuilder<WantsProtocols1>, String> {
 }
 
 /// The error's text followed by those of its causes, because hyper's own text alone says little.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 64 << 20;
 ///
 /// If a connection is closed with unread bytes, the kernel resets it, and the reset can arrive before the response
 /// with the error.
-pub fn drain_unread(mut body: Body) {
+pub(crate) fn drain_unread(mut body: Body) {
     if body.is_end_stream() {
         return;
     }

@@ -26,22 +26,22 @@ thread_local! {
 }
 
 /// Number of threads that serve requests: one per core.
-pub fn lanes() -> usize {
+pub(crate) fn lanes() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
 /// Sets the lane number of this thread: from 1 for lanes, 0 for other threads.
-pub fn set_this_lane(lane: usize) {
+pub(crate) fn set_this_lane(lane: usize) {
     LANE.set(lane);
 }
 
 /// The lane number of this thread; 0 if it serves no requests.
-pub fn this_lane() -> usize {
+pub(crate) fn this_lane() -> usize {
     LANE.get()
 }
 
 /// All lanes. Dropping it stops their threads and drops the tasks on them.
-pub struct Lanes(Vec<Lane>);
+pub(crate) struct Lanes(Vec<Lane>);
 
 struct Lane {
     runtime: Handle,
@@ -53,23 +53,23 @@ struct Lane {
 }
 
 /// A lane that a connection was assigned to.
-pub struct AssignedLane {
+pub(crate) struct AssignedLane {
     pub runtime: Handle,
     pub guard: ConnectionGuard,
 }
 
 /// Counts a connection for its lane until it is dropped.
-pub struct ConnectionGuard(Arc<AtomicUsize>);
+pub(crate) struct ConnectionGuard(Arc<AtomicUsize>);
 
 impl Lanes {
     /// Starts a thread for each lane.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let lanes = (1..=lanes()).map(Lane::start);
         Ok(Self(lanes.collect::<io::Result<_>>()?))
     }
 
     /// Assigns a connection to the lane with the fewest.
-    pub fn assign(&self) -> AssignedLane {
+    pub(crate) fn assign(&self) -> AssignedLane {
         let connections = |lane: &&Lane| lane.connections.load(Ordering::Relaxed);
         let lane = self.0.iter().min_by_key(connections);
         let lane = lane.expect("there is at least one core");

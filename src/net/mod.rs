@@ -6,14 +6,14 @@
 //!
 //! May use `wire`, `routing`, `catalog` and `base`; it needs only `wire`, for `UpstreamError`.
 
-pub mod callbacks;
-pub mod connect;
-pub mod drain;
-pub mod http1;
-pub mod lanes;
-pub mod prefixed_stream;
-pub mod read_buffer;
-pub mod shutdown;
-pub mod socket;
-pub mod stall;
-pub mod timeout;
+pub(crate) mod callbacks;
+pub(crate) mod connect;
+pub(crate) mod drain;
+pub(crate) mod http1;
+pub(crate) mod lanes;
+pub(crate) mod prefixed_stream;
+pub(crate) mod read_buffer;
+pub(crate) mod shutdown;
+pub(crate) mod socket;
+pub(crate) mod stall;
+pub(crate) mod timeout;

@@ -10,7 +10,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Reads `prefix` first and then from `stream`; writes go to `stream`.
-pub struct PrefixedStream<S> {
+pub(crate) struct PrefixedStream<S> {
     pub prefix: BytesMut,
     pub stream: S,
 }

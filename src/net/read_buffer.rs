@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 /// Size of the shared buffer. Requests and responses are seldom larger.
-pub const SHARED_BYTES: usize = 16 << 10;
+pub(crate) const SHARED_BYTES: usize = 16 << 10;
 
 thread_local! {
     static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; SHARED_BYTES].into());
@@ -24,7 +24,7 @@ thread_local! {
 
 /// Appends the available bytes to `input` and returns their number. If more bytes are `expected` than fit into the
 /// shared buffer, they are read into `input` directly.
-pub fn poll_read<S: AsyncRead>(
+pub(crate) fn poll_read<S: AsyncRead>(
     stream: Pin<&mut S>,
     context: &mut Context<'_>,
     input: &mut BytesMut,

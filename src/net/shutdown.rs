@@ -29,26 +29,26 @@ struct Stage {
 
 impl Shutdown {
     /// Starts the shutdown.
-    pub fn request(&self) {
+    pub(crate) fn request(&self) {
         self.0.requested.reach();
     }
 
     /// Ends the grace period: running calls are not awaited any longer.
-    pub fn end_grace_period(&self) {
+    pub(crate) fn end_grace_period(&self) {
         self.0.deadline.reach();
     }
 
-    pub fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.0.requested.is_reached.load(Ordering::Acquire)
     }
 
     /// Returns when the shutdown has been requested.
-    pub async fn requested(&self) {
+    pub(crate) async fn requested(&self) {
         self.0.requested.reached().await;
     }
 
     /// Returns when the grace period has ended.
-    pub async fn deadline(&self) {
+    pub(crate) async fn deadline(&self) {
         self.0.deadline.reached().await;
     }
 }

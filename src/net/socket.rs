@@ -14,7 +14,7 @@ const UNSENT_BYTES: u32 = 128 << 10;
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 
 /// Sets the options of an accepted socket.
-pub fn prepare(socket: &TcpStream) {
+pub(crate) fn prepare(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let socket = SockRef::from(socket);
     // Detects a peer that vanished while the connection is idle.

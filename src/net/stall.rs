@@ -20,7 +20,7 @@ use tokio::{
 /// A socket whose writes fail with `TimedOut` when the peer has accepted no bytes for `limit`.
 ///
 /// The time runs only while bytes wait to be written: a client that waits for a slow response has not stalled.
-pub struct StallLimit {
+pub(crate) struct StallLimit {
     socket: TcpStream,
     limit: Duration,
     /// Created when the first write has to wait, which for most connections is never.
@@ -30,7 +30,7 @@ pub struct StallLimit {
 }
 
 impl StallLimit {
-    pub fn new(socket: TcpStream, limit: Duration) -> Self {
+    pub(crate) fn new(socket: TcpStream, limit: Duration) -> Self {
         Self {
             socket,
             limit,

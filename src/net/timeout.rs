@@ -13,12 +13,12 @@ use tokio::{
 
 /// The work was not done by its deadline.
 #[derive(Debug)]
-pub struct DeadlineExceeded;
+pub(crate) struct DeadlineExceeded;
 
 /// Like [`tokio::time::timeout_at`], but reads the clock and creates a timer only if the work is not ready at once.
 ///
 /// `deadline` is called when the work has to wait for the first time.
-pub async fn with_deadline<T>(
+pub(crate) async fn with_deadline<T>(
     deadline: impl FnOnce() -> Instant,
     work: impl Future<Output = T>,
 ) -> Result<T, DeadlineExceeded> {

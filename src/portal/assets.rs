@@ -61,16 +61,16 @@ static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
 });
 
 /// The path under which an asset is served; empty for an unknown name.
-pub fn path(name: &str) -> &'static str {
+pub(crate) fn path(name: &str) -> &'static str {
     PATHS.get(name).map_or("", String::as_str)
 }
 
 /// The logo beside the product name, as inline SVG.
-pub fn logo() -> Markup {
+pub(crate) fn logo() -> Markup {
     PreEscaped(include_str!("assets/icon.svg").to_owned())
 }
 
-pub async fn serve(Path(name): Path<String>) -> Response {
+pub(crate) async fn serve(Path(name): Path<String>) -> Response {
     let requested = format!("/portal/assets/{name}");
     let found = ALL.into_iter().find(|(name, ..)| path(name) == requested);
     let Some((_, kind, text)) = found else {

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 mod checkout;
-pub mod payments;
+pub(crate) mod payments;
 mod returned;
 mod test_payment;
 
@@ -35,7 +35,7 @@ const PAGE_SIZE: usize = 50;
 
 /// Routes of the billing pages. Checkout exists only with a payment provider, the test payment page only with
 /// the built-in test provider.
-pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
     let billing = Router::new().route("/portal/billing", get(show));
     let Some(payments) = &gateway.payments else {
         return billing;
@@ -51,7 +51,7 @@ pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
 }
 
 #[derive(Default, Deserialize)]
-pub struct BillingQuery {
+pub(crate) struct BillingQuery {
     before: Option<String>,
     /// ID of the checkout from which the browser returns, paid or cancelled.
     paid: Option<String>,
@@ -71,7 +71,7 @@ impl BillingQuery {
 /// The reason of each grant, by grant ID.
 type Notes<'a> = HashMap<&'a str, &'a str>;
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     ReadQuery(query): ReadQuery<BillingQuery>,

@@ -26,7 +26,7 @@ const RIGHT: u128 = LEFT + PLOT_WIDTH;
 const MIN_HEIGHT: u128 = 20;
 
 /// A chart with one bar per day. Every bar stacks the series in the order given.
-pub struct Chart<'a> {
+pub(crate) struct Chart<'a> {
     /// The title, e.g. "Cost a day".
     pub title: &'a str,
     pub unit: Unit,
@@ -37,14 +37,14 @@ pub struct Chart<'a> {
     pub series: Vec<Series>,
 }
 
-pub struct Series {
+pub(crate) struct Series {
     pub name: String,
     /// One value per day.
     pub values: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Unit {
+pub(crate) enum Unit {
     /// Values are nano-dollars.
     Dollars,
     Requests,
@@ -82,7 +82,7 @@ impl Series {
 }
 
 impl Chart<'_> {
-    pub fn draw(self) -> Markup {
+    pub(crate) fn draw(self) -> Markup {
         let (title, unit, days) = (self.title, self.unit, self.days);
         let series = coloured(self.series);
         html! {

@@ -9,16 +9,16 @@ use crate::{
 };
 
 /// Lifetime of a session, regardless of activity.
-pub const SESSION_SECONDS: i64 = 14 * 86_400;
+pub(crate) const SESSION_SECONDS: i64 = 14 * 86_400;
 /// How long a browser is recognised as a device with which its user has signed in.
 const DEVICE_SECONDS: i64 = 400 * 86_400;
 /// How long a sign-in at an OpenID Connect issuer may take.
-pub const ATTEMPT_SECONDS: i64 = 10 * 60;
+pub(crate) const ATTEMPT_SECONDS: i64 = 10 * 60;
 const TOKEN_CHARS: usize = 43;
 
 /// The purpose of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The session of a signed-in person.
     Session,
     /// A visitor without a session. The cookie ties the sign-in form to the browser that loaded it.
@@ -65,80 +65,80 @@ impl Kind {
 
 /// The secret of a session or visit. Only the cookie holds it; the store has its digest.
 #[derive(Clone)]
-pub struct Token(Secret);
+pub(crate) struct Token(Secret);
 
 impl Token {
-    pub fn generate() -> Self {
+    pub(crate) fn generate() -> Self {
         Self(Secret::new(random_text(TOKEN_CHARS)))
     }
 
     /// The token from the request's cookie, if it has the length of one of ours.
-    pub fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
+    pub(crate) fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
         let value = value(headers, kind.name(secure))?;
         (value.len() == TOKEN_CHARS).then(|| Self(Secret::new(value)))
     }
 
     /// The digest under which the session is stored.
-    pub fn digest(&self) -> backoffice::Digest {
+    pub(crate) fn digest(&self) -> backoffice::Digest {
         Sha256::digest(self.0.reveal().as_bytes()).into()
     }
 
     /// The digest under which a session opened with the operator token is stored. It includes that token, so
     /// the session is no longer found once the token is replaced.
-    pub fn digest_with(&self, secret: &Secret) -> backoffice::Digest {
+    pub(crate) fn digest_with(&self, secret: &Secret) -> backoffice::Digest {
         let secret = Sha256::digest(secret.reveal().as_bytes());
         let token = Sha256::digest(self.0.reveal().as_bytes());
         Sha256::digest([&b"operator "[..], &secret[..], &token[..]].concat()).into()
     }
 
     /// The token that a form must carry to prove that it comes from a page rendered for this visitor.
-    pub fn form_token(&self) -> String {
+    pub(crate) fn form_token(&self) -> String {
         hex(&Sha256::digest(
             [b"form ", self.0.reveal().as_bytes()].concat(),
         ))
     }
 
     /// Whether `sent` is the form token. Digests are compared, so the timing reveals nothing.
-    pub fn has_form_token(&self, sent: &str) -> bool {
+    pub(crate) fn has_form_token(&self, sent: &str) -> bool {
         Secret::new(self.form_token()).matches(sent)
     }
 
-    pub fn set(&self, kind: Kind, secure: bool) -> HeaderValue {
+    pub(crate) fn set(&self, kind: Kind, secure: bool) -> HeaderValue {
         cookie(kind, self.0.reveal(), kind.seconds(), secure)
     }
 }
 
 /// A `Set-Cookie` value for a cookie whose content is made elsewhere. `value` must be valid in a cookie.
-pub fn set(kind: Kind, value: &str, secure: bool) -> HeaderValue {
+pub(crate) fn set(kind: Kind, value: &str, secure: bool) -> HeaderValue {
     cookie(kind, value, kind.seconds(), secure)
 }
 
 /// The value of this cookie in the request.
-pub fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<&str> {
+pub(crate) fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<&str> {
     value(headers, kind.name(secure))
 }
 
 /// A `Set-Cookie` value that deletes the cookie.
-pub fn forget(kind: Kind, secure: bool) -> HeaderValue {
+pub(crate) fn forget(kind: Kind, secure: bool) -> HeaderValue {
     cookie(kind, "", Some(0), secure)
 }
 
 /// A browser with which a person has signed in: a random number, and a proof that we issued it for this e-mail
 /// address.
-pub struct Device {
+pub(crate) struct Device {
     number: String,
     proof: String,
 }
 
 impl Device {
-    pub fn new(secret: &Secret, email: &str) -> Self {
+    pub(crate) fn new(secret: &Secret, email: &str) -> Self {
         let number = random_text(22);
         let proof = proof(secret, email, &number);
         Self { number, proof }
     }
 
     /// The number of this browser, if it has a valid proof for this e-mail address.
-    pub fn known(
+    pub(crate) fn known(
         headers: &HeaderMap,
         secure: bool,
         secret: &Secret,
@@ -149,7 +149,7 @@ impl Device {
         right.then(|| number.to_owned())
     }
 
-    pub fn set(&self, secure: bool) -> HeaderValue {
+    pub(crate) fn set(&self, secure: bool) -> HeaderValue {
         let value = format!("{}.{}", self.number, self.proof);
         cookie(Kind::Device, &value, Kind::Device.seconds(), secure)
     }
@@ -174,7 +174,7 @@ fn cookie(kind: Kind, value: &str, seconds: Option<i64>, secure: bool) -> Header
 }
 
 /// The value of a cookie; `None` if it was sent twice, because then it is unknown which one is ours.
-pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter();
     let texts = lines.filter_map(|line| line.to_str().ok());
     let mut found = texts

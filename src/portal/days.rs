@@ -7,7 +7,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// The last `count` days up to and including the day of `unix_seconds`, in ascending order.
-pub fn last(count: u16, unix_seconds: i64) -> Vec<String> {
+pub(crate) fn last(count: u16, unix_seconds: i64) -> Vec<String> {
     let now = OffsetDateTime::from_unix_timestamp(unix_seconds);
     let today = now.map_or(Date::MIN, OffsetDateTime::date);
     let mut days: Vec<_> = std::iter::successors(Some(today), |day| day.previous_day())
@@ -19,7 +19,7 @@ pub fn last(count: u16, unix_seconds: i64) -> Vec<String> {
 }
 
 /// "16 Nov".
-pub fn short(day: &str) -> String {
+pub(crate) fn short(day: &str) -> String {
     parts(day).map_or_else(
         || day.to_owned(),
         |(_, month, day)| format!("{day} {month}"),
@@ -27,7 +27,7 @@ pub fn short(day: &str) -> String {
 }
 
 /// "16 Nov 2026".
-pub fn long(day: &str) -> String {
+pub(crate) fn long(day: &str) -> String {
     parts(day).map_or_else(
         || day.to_owned(),
         |(year, month, day)| format!("{day} {month} {year}"),

@@ -35,7 +35,7 @@ use crate::{
 
 const TITLE: &str = "A forgotten password";
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
@@ -65,11 +65,11 @@ fn form(visit: &Token, email: &str, problem: Option<&str>) -> Response {
 }
 
 #[derive(Deserialize)]
-pub struct ForgottenForm {
+pub(crate) struct ForgottenForm {
     email: String,
 }
 
-pub async fn request_link(
+pub(crate) async fn request_link(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,

@@ -28,17 +28,17 @@ const MAX_BYTES: usize = 64 << 10;
 const REMEMBERED_SECONDS: i64 = 30 * 24 * 3_600;
 
 /// A form submitted by a signed-in person.
-pub struct SignedForm<T> {
+pub(crate) struct SignedForm<T> {
     pub me: SignedIn,
     pub form: T,
 }
 
 /// A form submitted by a visitor without a session.
-pub struct OpenForm<T>(pub T);
+pub(crate) struct OpenForm<T>(pub T);
 
 /// A form with no fields but its token.
 #[derive(Deserialize)]
-pub struct EmptyForm {}
+pub(crate) struct EmptyForm {}
 
 #[derive(Deserialize)]
 struct WithToken<T> {
@@ -81,13 +81,16 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for OpenForm<T> {
 
 /// A hidden field with a random number, for forms that must take effect only once. Reloading the page or
 /// clicking twice submits the number again.
-pub fn once_field() -> Markup {
+pub(crate) fn once_field() -> Markup {
     html! { input type="hidden" name="once" value=(random_id("form_")); }
 }
 
 /// Whether the form with this number is submitted for the first time. A form without a number was not rendered
 /// by a page of ours and always counts as first.
-pub async fn is_first_submission(gateway: &Gateway, number: &str) -> Result<bool, PortalError> {
+pub(crate) async fn is_first_submission(
+    gateway: &Gateway,
+    number: &str,
+) -> Result<bool, PortalError> {
     if number.is_empty() {
         return Ok(true);
     }
@@ -97,7 +100,9 @@ pub async fn is_first_submission(gateway: &Gateway, number: &str) -> Result<bool
 }
 
 /// Reads a form: its token, and its other fields as `T`.
-pub async fn read<T: DeserializeOwned>(request: Request) -> Result<(String, T), PortalError> {
+pub(crate) async fn read<T: DeserializeOwned>(
+    request: Request,
+) -> Result<(String, T), PortalError> {
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_BYTES)
         .await

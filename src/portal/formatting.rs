@@ -6,7 +6,7 @@ use time::{OffsetDateTime, macros::format_description};
 use crate::base::{money::NanoUsd, timestamp};
 
 /// An amount in US dollars, exact to the nano-dollar and with at least two decimals.
-pub fn money(amount: NanoUsd) -> String {
+pub(crate) fn money(amount: NanoUsd) -> String {
     let nanos = amount.nanos();
     let (whole, rest) = (
         nanos.unsigned_abs() / 1_000_000_000,
@@ -19,7 +19,7 @@ pub fn money(amount: NanoUsd) -> String {
 }
 
 /// An amount in US dollars, rounded to cents from one cent on. For overviews, not for bills.
-pub fn money_rounded(amount: NanoUsd) -> String {
+pub(crate) fn money_rounded(amount: NanoUsd) -> String {
     let nanos = amount.nanos();
     if nanos.unsigned_abs() < 10_000_000 {
         return money(amount);
@@ -30,7 +30,7 @@ pub fn money_rounded(amount: NanoUsd) -> String {
 }
 
 /// A number with thousands separators.
-pub fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -43,7 +43,7 @@ pub fn count(number: u64) -> String {
 }
 
 /// A point in time in UTC, as a `<time>` element.
-pub fn moment(unix_seconds: i64) -> Markup {
+pub(crate) fn moment(unix_seconds: i64) -> Markup {
     let format =
         format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
     let time = OffsetDateTime::from_unix_timestamp(unix_seconds).ok();
@@ -52,7 +52,7 @@ pub fn moment(unix_seconds: i64) -> Markup {
 }
 
 /// A duration in milliseconds, seconds or minutes.
-pub fn duration(ms: i64) -> String {
+pub(crate) fn duration(ms: i64) -> String {
     match ms.max(0) {
         ms @ 0..1_000 => format!("{ms} ms"),
         ms @ 1_000..60_000 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),

@@ -32,7 +32,7 @@ const FIXED: [(HeaderName, &str); 6] = [
     ),
 ];
 
-pub async fn protect(
+pub(crate) async fn protect(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
     next: Next,

@@ -25,7 +25,10 @@ use crate::{
 
 const MAX_NAME: usize = 100;
 
-pub async fn list(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
     page(&gateway, &me, None).await
 }
 
@@ -92,7 +95,7 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
 }
 
 /// The key's name, or a placeholder. Pages also show the prefix of the key.
-pub fn shown_name(key: &Key) -> &str {
+pub(crate) fn shown_name(key: &Key) -> &str {
     if key.name.is_empty() {
         "unnamed"
     } else {
@@ -100,7 +103,7 @@ pub fn shown_name(key: &Key) -> &str {
     }
 }
 
-pub fn state(key: &Key) -> Markup {
+pub(crate) fn state(key: &Key) -> Markup {
     match key.state {
         KeyState::Active => html! { span.badge.good { "active" } },
         KeyState::Disabled => html! { span.badge { "disabled" } },
@@ -126,14 +129,14 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct NewKeyForm {
+pub(crate) struct NewKeyForm {
     #[serde(default)]
     name: String,
     #[serde(default)]
     once: String,
 }
 
-pub async fn create(
+pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<NewKeyForm>,
 ) -> Result<Page, PortalError> {
@@ -172,7 +175,7 @@ async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalEr
     is_theirs.then_some(key).ok_or(PortalError::NotFound)
 }
 
-pub async fn disable(
+pub(crate) async fn disable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
     form: SignedForm<EmptyForm>,
@@ -180,7 +183,7 @@ pub async fn disable(
     set_state(gateway, id, form, KeyState::Disabled).await
 }
 
-pub async fn enable(
+pub(crate) async fn enable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
     form: SignedForm<EmptyForm>,
@@ -188,7 +191,7 @@ pub async fn enable(
     set_state(gateway, id, form, KeyState::Active).await
 }
 
-pub async fn delete(
+pub(crate) async fn delete(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
     form: SignedForm<EmptyForm>,
@@ -207,7 +210,7 @@ async fn set_state(
     Ok(layout::redirect("/portal/keys"))
 }
 
-pub async fn confirm_delete(
+pub(crate) async fn confirm_delete(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     me: SignedIn,

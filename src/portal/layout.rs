@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::{assets, session::SignedIn};
 
 /// A complete HTML page.
-pub struct Page(Markup);
+pub(crate) struct Page(Markup);
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
@@ -24,7 +24,7 @@ impl IntoResponse for Page {
 
 /// The navigation entry that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     Overview,
     Keys,
     Playground,
@@ -65,12 +65,12 @@ impl Place {
 }
 
 /// A page for a signed-in person.
-pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
+pub(crate) fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
     page_with(me, place, title, &html! {}, content)
 }
 
 /// A page for a signed-in person, with additional elements in its head.
-pub fn page_with(
+pub(crate) fn page_with(
     me: &SignedIn,
     place: Place,
     title: &str,
@@ -107,12 +107,12 @@ pub fn page_with(
 }
 
 /// A page without navigation, for visitors without a session and for errors.
-pub fn plain(title: &str, content: &Markup) -> Page {
+pub(crate) fn plain(title: &str, content: &Markup) -> Page {
     plain_with(title, &html! {}, content)
 }
 
 /// A page without navigation, with additional elements in its head.
-pub fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
+pub(crate) fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
     let body = html! {
         header.top.plain { a.brand href="/portal" { (assets::logo()) "Tollgate" } }
         main.narrow #content tabindex="-1" { (content) }
@@ -121,7 +121,7 @@ pub fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
 }
 
 /// The document around a body, with additional elements in its head.
-pub fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
+pub(crate) fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
     Page(html! {
         (DOCTYPE)
         html lang="en" {
@@ -147,7 +147,7 @@ pub fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
 }
 
 /// A 303 redirect: the browser follows with a GET, whatever the method of its request was.
-pub fn redirect(to: &str) -> Response {
+pub(crate) fn redirect(to: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/portal"));
@@ -156,6 +156,6 @@ pub fn redirect(to: &str) -> Response {
 }
 
 /// Percent-encodes a text for use in a query string.
-pub fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -48,13 +48,13 @@ mod usage;
 mod user_agent;
 mod welcome;
 
-pub use sign_up::{MIN_PASSWORD, enrol};
+pub use sign_up::enrol;
 
 use self::error::PortalError;
 use crate::gateway::Gateway;
 
 /// The routes of all pages.
-pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let console = if gateway.portal.console {
         console::router()
     } else {

@@ -19,7 +19,10 @@ use crate::{
     gateway::Gateway,
 };
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
     gateway.ledger.refresh().await?;
     let models = gateway.visible_models(Plan::ALL);
     let content = html! {
@@ -114,7 +117,7 @@ fn further_prices(prices: &Prices) -> Vec<String> {
 }
 
 /// A token price in US dollars per million tokens.
-pub fn rate_per_million(rate: TokenPrice) -> String {
+pub(crate) fn rate_per_million(rate: TokenPrice) -> String {
     // Pico-dollars a token equal micro-dollars a million tokens.
     money(NanoUsd::new(rate.picos().saturating_mul(1_000)))
 }

@@ -7,7 +7,7 @@ use crate::{base::timestamp, gateway::alerts::Alerts, ledger::Balances};
 
 /// Warns if little credit is left or some expires soon. `is_used` is whether the account ever had credit or
 /// made requests; without either there is nothing to warn about.
-pub fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
+pub(crate) fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
     let settings = &alerts.settings;
     if !settings.enabled || !is_used {
         return html! {};

@@ -22,7 +22,10 @@ use crate::{
 const SHOWN_REQUESTS: usize = 8;
 const DAYS: i64 = 7;
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
     let now = timestamp::now();
     let (from, today) = (

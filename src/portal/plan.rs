@@ -17,7 +17,10 @@ use crate::{
     gateway::Gateway,
 };
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
     gateway.ledger.refresh().await?;
     let (plan, models) = (me.account.plan, gateway.visible_models(Plan::ALL));
     let content = html! {
@@ -36,7 +39,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
     Ok(layout::page(&me, Place::Plan, "Plan and limits", &content))
 }
 
-pub fn tier_name(tier: Tier) -> &'static str {
+pub(crate) fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Free => "Free",
         Tier::Basic => "Basic",

@@ -35,7 +35,10 @@ use crate::{
 const KEY_NAME: &str = "Playground";
 const TOKEN: &str = "x-form-token";
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
     let models = gateway.visible_models(me.account.plan);
     let balances = gateway.ledger.balances(&me.account.id).await?;
     let content = html! {
@@ -71,7 +74,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
 }
 
 /// Takes a chat completions body and responds as the endpoint does.
-pub async fn run(
+pub(crate) async fn run(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     headers: HeaderMap,
@@ -103,12 +106,12 @@ pub async fn run(
 }
 
 #[derive(Deserialize)]
-pub struct ChargeQuery {
+pub(crate) struct ChargeQuery {
     request: String,
 }
 
 /// The cost of a completed call and the path of its request details, as JSON. 404 until the call is charged.
-pub async fn charge(
+pub(crate) async fn charge(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     ReadQuery(query): ReadQuery<ChargeQuery>,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::error::PortalError;
 
 /// The query string as `T`. If it cannot be parsed, the response is an error page.
-pub struct ReadQuery<T>(pub T);
+pub(crate) struct ReadQuery<T>(pub T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     type Rejection = PortalError;
@@ -25,7 +25,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
 }
 
 /// The trimmed value of a field; `None` if it is missing or blank.
-pub fn non_empty(field: Option<&String>) -> Option<&str> {
+pub(crate) fn non_empty(field: Option<&String>) -> Option<&str> {
     field
         .map(|text| text.trim())
         .filter(|text| !text.is_empty())

@@ -5,7 +5,7 @@ mod details;
 mod list;
 mod outcome;
 
-pub use self::{
+pub(crate) use self::{
     details::{cost, show_details},
     list::{show, table},
 };
@@ -16,7 +16,7 @@ use super::keys::shown_name;
 use crate::ledger::Key;
 
 /// The path of a request's details page.
-pub fn path(id: impl std::fmt::Display) -> String {
+pub(crate) fn path(id: impl std::fmt::Display) -> String {
     format!("/portal/requests/{id}")
 }
 

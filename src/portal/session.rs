@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A signed-in person with an account. Without a session, the extractor redirects to the sign-in page.
-pub struct SignedIn {
+pub(crate) struct SignedIn {
     pub person: Person,
     pub account: Account,
     pub session: Session,
@@ -32,21 +32,21 @@ pub struct SignedIn {
 
 impl SignedIn {
     /// A hidden field with the form token, which every form of this session needs.
-    pub fn token_field(&self) -> Markup {
+    pub(crate) fn token_field(&self) -> Markup {
         token_field(&self.token)
     }
 
-    pub fn form_token(&self) -> String {
+    pub(crate) fn form_token(&self) -> String {
         self.token.form_token()
     }
 
-    pub fn check(&self, sent: Option<&str>) -> Result<(), PortalError> {
+    pub(crate) fn check(&self, sent: Option<&str>) -> Result<(), PortalError> {
         let right = sent.is_some_and(|sent| self.token.has_form_token(sent));
         right.then_some(()).ok_or(PortalError::Stale)
     }
 }
 
-pub fn token_field(token: &Token) -> Markup {
+pub(crate) fn token_field(token: &Token) -> Markup {
     html! { input type="hidden" name="token" value=(token.form_token()); }
 }
 
@@ -94,7 +94,7 @@ async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, Porta
 }
 
 /// The initial account of a person, on the plan for sign-ups.
-pub fn new_account(gateway: &Gateway, person: &Person) -> NewAccount {
+pub(crate) fn new_account(gateway: &Gateway, person: &Person) -> NewAccount {
     NewAccount {
         email: person.email.clone(),
         name: person.name.clone(),
@@ -113,7 +113,7 @@ fn back_to(parts: &Parts) -> String {
 }
 
 /// The `User-Agent` of the browser, cut to 200 characters, for the list of sessions.
-pub fn agent(headers: &axum::http::HeaderMap) -> String {
+pub(crate) fn agent(headers: &axum::http::HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT);
     let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or("");
     agent.chars().take(200).collect()

@@ -27,7 +27,7 @@ use crate::{
     gateway::Gateway,
 };
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
 ) -> Result<Response, PortalError> {
@@ -102,14 +102,14 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct NewPassword {
+pub(crate) struct NewPassword {
     /// The current password; empty if the person has none.
     #[serde(default)]
     present: String,
     new: String,
 }
 
-pub async fn change_password(
+pub(crate) async fn change_password(
     State(gateway): State<Arc<Gateway>>,
     headers: HeaderMap,
     SignedForm { me, form }: SignedForm<NewPassword>,
@@ -132,10 +132,10 @@ pub async fn change_password(
     start_session(&gateway, &headers, &me.person, "/portal/settings").await
 }
 
-pub const WRONG: &str = "The present password is not right.";
+pub(crate) const WRONG: &str = "The present password is not right.";
 
 /// The settings page with an error message, status 400.
-pub async fn refused(
+pub(crate) async fn refused(
     gateway: &Gateway,
     me: &SignedIn,
     problem: &str,
@@ -146,7 +146,7 @@ pub async fn refused(
 }
 
 /// Whether `present` is the person's password. True if the person has none.
-pub async fn knows_password(
+pub(crate) async fn knows_password(
     gateway: &Gateway,
     me: &SignedIn,
     present: String,
@@ -165,7 +165,7 @@ pub async fn knows_password(
     Ok(true)
 }
 
-pub async fn end_sessions(
+pub(crate) async fn end_sessions(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {

@@ -26,12 +26,12 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct SignInQuery {
+pub(crate) struct SignInQuery {
     #[serde(default)]
     to: String,
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Query(query): Query<SignInQuery>,
     headers: HeaderMap,
@@ -46,13 +46,13 @@ pub async fn show(
 
 /// Whether the browser follows a link from another site. Its request then lacks our `SameSite=Strict` cookies;
 /// a page of ours that loads the link again ([`refresh_to`]) makes the browser send them.
-pub fn is_cross_site(headers: &HeaderMap) -> bool {
+pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
 /// A page that opens `to` by a meta refresh, i.e. with a request from our own site.
-pub fn refresh_to(to: &str) -> Response {
+pub(crate) fn refresh_to(to: &str) -> Response {
     let to = destination(to);
     let content = html! {
         meta http-equiv="refresh" content={ "0; url=" (to) };
@@ -62,7 +62,7 @@ pub fn refresh_to(to: &str) -> Response {
 }
 
 /// Renders a page whose form is tied to this browser by the visit cookie, which is set if missing.
-pub fn with_visit(
+pub(crate) fn with_visit(
     gateway: &Gateway,
     headers: &HeaderMap,
     page: impl FnOnce(&Token) -> Response,
@@ -116,21 +116,21 @@ fn form(
 }
 
 /// An error message, announced by screen readers.
-pub fn problem_notice(problem: Option<&str>) -> Markup {
+pub(crate) fn problem_notice(problem: Option<&str>) -> Markup {
     html! {
         @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
     }
 }
 
 #[derive(Deserialize)]
-pub struct SignIn {
+pub(crate) struct SignIn {
     email: String,
     password: String,
     #[serde(default)]
     to: String,
 }
 
-pub async fn sign_in(
+pub(crate) async fn sign_in(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
@@ -176,7 +176,7 @@ pub async fn sign_in(
 
 /// Ends the session that the request's cookie names, whether it was opened with a password or with the operator
 /// token.
-pub async fn end_presented_session(
+pub(crate) async fn end_presented_session(
     gateway: &Gateway,
     headers: &HeaderMap,
 ) -> Result<(), PortalError> {
@@ -191,7 +191,7 @@ pub async fn end_presented_session(
 
 /// Starts a new session and redirects to `to`. The session in the request's cookie is ended first, so that a
 /// session is never reused (session fixation).
-pub async fn start_session(
+pub(crate) async fn start_session(
     gateway: &Gateway,
     headers: &HeaderMap,
     person: &Person,
@@ -221,7 +221,7 @@ pub async fn start_session(
     Ok(response)
 }
 
-pub async fn sign_out(
+pub(crate) async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
@@ -229,7 +229,7 @@ pub async fn sign_out(
 }
 
 /// Ends a session, deletes its cookie and redirects to `to`.
-pub async fn sign_out_to(
+pub(crate) async fn sign_out_to(
     gateway: &Gateway,
     session: &Session,
     to: &str,
@@ -246,7 +246,7 @@ pub async fn sign_out_to(
 }
 
 /// `to` if it is a path of the portal, otherwise the start page. Prevents open redirects.
-pub fn destination(to: &str) -> String {
+pub(crate) fn destination(to: &str) -> String {
     let ours = to == "/portal" || to.starts_with("/portal/") || to.starts_with("/portal?");
     let plain = to
         .bytes()

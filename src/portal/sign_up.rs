@@ -28,12 +28,12 @@ use crate::{
 };
 
 /// The least length of a password. It makes guessing impractical; no other rules apply.
-pub const MIN_PASSWORD: usize = 10;
+pub(crate) const MIN_PASSWORD: usize = 10;
 const MAX_PASSWORD: usize = 200;
-pub const MAX_NAME: usize = 100;
+pub(crate) const MAX_NAME: usize = 100;
 
 #[derive(Default, Deserialize)]
-pub struct SignUp {
+pub(crate) struct SignUp {
     #[serde(default)]
     pub name: String,
     pub email: String,
@@ -42,7 +42,7 @@ pub struct SignUp {
     password: String,
 }
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
     if !gateway.portal.sign_up_open {
         return closed();
     }
@@ -56,7 +56,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Re
     })
 }
 
-pub fn closed() -> Response {
+pub(crate) fn closed() -> Response {
     let content = html! {
         h1 { "Make an account" }
         p { "Accounts are made by the operator of this gateway. Ask them for one." }
@@ -88,7 +88,7 @@ fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) 
 }
 
 /// The form fields for name and e-mail address.
-pub fn identity_fields(sent: &SignUp) -> Markup {
+pub(crate) fn identity_fields(sent: &SignUp) -> Markup {
     html! {
         label { "Name " span.muted { "(optional)" }
             input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
@@ -99,7 +99,7 @@ pub fn identity_fields(sent: &SignUp) -> Markup {
     }
 }
 
-pub async fn sign_up(
+pub(crate) async fn sign_up(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
@@ -149,17 +149,17 @@ pub async fn sign_up(
 }
 
 /// What is wrong with an e-mail address, if anything. With `[mail]` it must also be deliverable by SMTP.
-pub fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
+pub(crate) fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
     let reachable = gateway.mail.is_none() || mail::is_address(email);
     (!is_address(email) || !reachable).then_some("That is not an e-mail address.")
 }
 
-pub fn name_problem(name: &str) -> Option<&'static str> {
+pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
     (!is_name(name)).then_some("That name is too long.")
 }
 
 /// Whether the text has the form of an e-mail address. Ownership is not checked.
-pub fn is_address(email: &str) -> bool {
+pub(crate) fn is_address(email: &str) -> bool {
     let complete = email
         .split_once('@')
         .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
@@ -167,12 +167,12 @@ pub fn is_address(email: &str) -> bool {
     complete && email.len() <= 254 && !email.contains(strange)
 }
 
-pub fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     name.trim().chars().count() <= MAX_NAME && !name.contains(char::is_control)
 }
 
 /// What is wrong with a new password, if anything.
-pub fn password_problem(password: &str) -> Option<&'static str> {
+pub(crate) fn password_problem(password: &str) -> Option<&'static str> {
     match password.chars().count() {
         0..MIN_PASSWORD => Some("The password is too short: it needs at least 10 characters."),
         MIN_PASSWORD..=MAX_PASSWORD => None,

@@ -29,7 +29,12 @@ use crate::{
     gateway::Gateway,
 };
 
-pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
+pub(crate) fn form(
+    gateway: &Gateway,
+    visit: &Token,
+    sent: &SignUp,
+    problem: Option<&str>,
+) -> Response {
     let content = html! {
         h1 { "Make an account" }
         p { "We send you an e-mail with a link to choose a password." }
@@ -45,7 +50,7 @@ pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&st
     layout::plain("Make an account", &content).into_response()
 }
 
-pub async fn request_link(
+pub(crate) async fn request_link(
     gateway: &Arc<Gateway>,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,

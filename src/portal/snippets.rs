@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 /// The model of the example requests; every plan includes it.
-pub const FIRST_MODEL: &str = "svc-native-fast";
+pub(crate) const FIRST_MODEL: &str = "svc-native-fast";
 
 /// Examples with the given key or, if the key is not known any more, a placeholder.
-pub fn all(origin: &str, key: &str) -> Markup {
+pub(crate) fn all(origin: &str, key: &str) -> Markup {
     let texts = [
         ("curl", curl(origin, key)),
         ("Python", python(origin, key)),
@@ -26,7 +26,7 @@ pub fn all(origin: &str, key: &str) -> Markup {
 }
 
 /// A button that copies the text beside it. It is hidden until a script enables it.
-pub fn copy_button(verb: &str, what: &str) -> Markup {
+pub(crate) fn copy_button(verb: &str, what: &str) -> Markup {
     html! {
         button.quiet type="button" hidden data-copy {
             span data-copy-label { (verb) } span.unseen { " " (what) }

@@ -29,7 +29,7 @@ const RANGES: [u16; 3] = [7, 30, 90];
 const RANGE: u16 = 30;
 
 #[derive(Deserialize)]
-pub struct UsageQuery {
+pub(crate) struct UsageQuery {
     days: Option<String>,
     by: Option<String>,
 }
@@ -75,7 +75,7 @@ impl PeriodUsage {
     }
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,
@@ -104,7 +104,7 @@ pub async fn show(
     Ok(layout::page(&me, Place::Usage, "Usage", &content))
 }
 
-pub async fn csv(
+pub(crate) async fn csv(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,

@@ -21,7 +21,7 @@ const SYSTEMS: [(&str, &str); 7] = [
 ];
 
 /// A name such as "Firefox on Windows". An unknown agent is returned unchanged.
-pub fn browser_name(agent: &str) -> String {
+pub(crate) fn browser_name(agent: &str) -> String {
     let name = |known: &[(&str, &'static str)]| {
         let mut known = known.iter();
         let found = known.find(|(mark, _)| agent.contains(mark));

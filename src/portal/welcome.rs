@@ -32,12 +32,12 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct WelcomeQuery {
+pub(crate) struct WelcomeQuery {
     #[serde(default)]
     link: String,
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     ReadQuery(query): ReadQuery<WelcomeQuery>,
     headers: HeaderMap,
@@ -62,7 +62,7 @@ pub async fn show(
 }
 
 #[derive(Deserialize)]
-pub struct WelcomeForm {
+pub(crate) struct WelcomeForm {
     link: String,
     #[serde(default)]
     name: String,
@@ -70,7 +70,7 @@ pub struct WelcomeForm {
     password: String,
 }
 
-pub async fn submit(
+pub(crate) async fn submit(
     State(gateway): State<Arc<Gateway>>,
     headers: HeaderMap,
     OpenForm(sent): OpenForm<WelcomeForm>,

@@ -10,7 +10,7 @@ const DEFAULT_RESERVATION: u32 = 4_096;
 
 /// How many output tokens a call may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub(crate) struct Budget {
     /// The `max_tokens` sent upstream: the caller's, otherwise the model's minimum, otherwise none.
     pub max_tokens: Option<u32>,
     /// Tokens that one completion reserves in the rate-limit window.
@@ -23,7 +23,7 @@ pub struct Budget {
 
 /// The budget in the request, independent of the model that serves it.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestedBudget {
+pub(crate) struct RequestedBudget {
     /// The caller's value.
     named: Option<u32>,
     /// The field that the caller used; of several, the one with the largest value.
@@ -35,7 +35,7 @@ pub struct RequestedBudget {
 impl RequestedBudget {
     /// Reads the budget from the three fields that clients use. Each value must be within the limits of the requested
     /// model; the largest counts (§8.2).
-    pub fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
+    pub(crate) fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
         let sent = [
             ("max_completion_tokens", request.max_completion_tokens),
             ("max_tokens", request.max_tokens),
@@ -58,20 +58,20 @@ impl RequestedBudget {
 
     /// A copy as if the caller had set this budget.
     #[must_use]
-    pub fn with_named(self, tokens: u32) -> Self {
+    pub(crate) fn with_named(self, tokens: u32) -> Self {
         let named = Some(tokens);
         Self { named, ..self }
     }
 
     /// Whether the budget is below the minimum of `target`.
-    pub fn is_too_small_for(self, target: &Model) -> bool {
+    pub(crate) fn is_too_small_for(self, target: &Model) -> bool {
         let limits = self.named.or(self.applied).zip(target.min_output);
         limits.is_some_and(|(requested, least)| requested < least)
     }
 
     /// The budget with this target. A hybrid's target may have other limits than the hybrid; the budget is adjusted to
     /// them and the request is not refused, because the gateway chose the target.
-    pub fn of(self, target: &Model) -> Budget {
+    pub(crate) fn of(self, target: &Model) -> Budget {
         let least = target.min_output.unwrap_or(1);
         let budget = self.named.or(self.applied).or(target.min_output);
         let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));

@@ -10,7 +10,7 @@ use crate::wire::{
 
 /// A tool call and a tool output that do not match.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ToolOrderError {
+pub(crate) enum ToolOrderError {
     /// A tool message whose call is not in the assistant message before it, or already has an output.
     UnknownCall { at: usize, id: String },
     /// A call without an output before the next message.
@@ -19,7 +19,7 @@ pub enum ToolOrderError {
 
 impl ToolOrderError {
     /// The error in terms of chat completions.
-    pub fn into_chat_error(self) -> GatewayError {
+    pub(crate) fn into_chat_error(self) -> GatewayError {
         match self {
             Self::UnknownCall { at, id } => GatewayError::invalid(
                 format!("messages[{at}].tool_call_id"),
@@ -39,7 +39,7 @@ impl ToolOrderError {
     }
 
     /// The error in terms of the Responses API.
-    pub fn into_responses_error(self) -> GatewayError {
+    pub(crate) fn into_responses_error(self) -> GatewayError {
         let message = match self {
             Self::UnknownCall { id, .. } => format!(
                 "`input` has an output for the call `{id}`, but no such call before it that is \
@@ -56,7 +56,7 @@ impl ToolOrderError {
 
 /// Checks that every tool message has the output of a call of the assistant message before it, and that every call has
 /// its output before the next message.
-pub fn check_order(messages: &[Message]) -> Result<(), ToolOrderError> {
+pub(crate) fn check_order(messages: &[Message]) -> Result<(), ToolOrderError> {
     let mut turn = Turn::default();
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
@@ -117,7 +117,10 @@ impl<'a> Turn<'a> {
 /// system and developer messages, joined with line breaks.
 ///
 /// Agent frameworks put system messages in the middle of a history; they are moved and not refused.
-pub fn with_one_system_prompt(messages: Vec<Message>, identity: Option<&str>) -> Vec<Message> {
+pub(crate) fn with_one_system_prompt(
+    messages: Vec<Message>,
+    identity: Option<&str>,
+) -> Vec<Message> {
     let is_system = |message: &Message| message.role == Role::System;
     let is_merged =
         messages.iter().skip(1).all(|message| !is_system(message)) && identity.is_none();

@@ -13,10 +13,10 @@ mod conversation;
 mod route;
 mod tools;
 
-pub use budget::{Budget, RequestedBudget};
-pub use conversation::{ToolOrderError, check_order};
-pub use route::Route;
-pub use tools::OfferedTools;
+pub(crate) use budget::{Budget, RequestedBudget};
+pub(crate) use conversation::{ToolOrderError, check_order};
+pub(crate) use route::Route;
+pub(crate) use tools::OfferedTools;
 
 use crate::{
     base::tokens::TokenCount,
@@ -34,7 +34,7 @@ use crate::{
 
 /// A chat completion in the gateway's own form, from which every provider adapter builds its request.
 #[derive(Debug)]
-pub struct ChatCall {
+pub(crate) struct ChatCall {
     pub route: Route,
     /// The system message, if any, is the first and only one; every content is one string.
     pub messages: Vec<Message>,
@@ -52,7 +52,7 @@ pub struct ChatCall {
     pub reasoning_effort: Option<&'static str>,
     pub thinking: Option<Schema>,
     /// The account's ID; it replaces the caller's `user`.
-    pub user: String,
+    pub(crate) user: String,
     /// Distinguishes conversations that begin alike, for hybrids.
     pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
@@ -61,7 +61,7 @@ pub struct ChatCall {
 
 /// What the gateway itself adds to a request.
 #[derive(Clone, Copy, Default)]
-pub struct Additions<'a> {
+pub(crate) struct Additions<'a> {
     /// The model's identity prompt, if it has one.
     pub identity_prompt: Option<&'a str>,
     /// The built-in tools, if any are configured.
@@ -70,7 +70,7 @@ pub struct Additions<'a> {
 
 /// Checks the values of a parsed request and converts it to the gateway's own form. The order of tool calls and their
 /// outputs ([`check_order`]) has been checked before, because its error message depends on the API.
-pub fn prepare(
+pub(crate) fn prepare(
     request: Box<ChatRequest>,
     settings: Settings,
     route: Route,
@@ -119,7 +119,7 @@ pub fn prepare(
 
 impl ChatCall {
     /// How many completions the response has.
-    pub fn choices(&self) -> u32 {
+    pub(crate) fn choices(&self) -> u32 {
         self.n.unwrap_or(1)
     }
 
@@ -127,7 +127,7 @@ impl ChatCall {
     ///
     /// Built-in tools are offered only if the target supports tools; they do not influence the choice. If they are
     /// offered, fallbacks without support for tools are removed.
-    pub fn choose(&mut self, mut chosen: Chosen) {
+    pub(crate) fn choose(&mut self, mut chosen: Chosen) {
         if self.tools.are_built_in() {
             if chosen.target.has_feature("tools") {
                 chosen.fallbacks.retain(|model| model.has_feature("tools"));
@@ -141,13 +141,13 @@ impl ChatCall {
     }
 
     /// Moves on to the next fallback after the target has failed. Returns `false` if there is none.
-    pub fn escalate(&mut self, reason: Reason) -> bool {
+    pub(crate) fn escalate(&mut self, reason: Reason) -> bool {
         let next = self.route.escalate(reason);
         next.map(|next| self.set_target(next)).is_some()
     }
 
     /// Returns to `target` after the fallbacks have failed too: its earlier response is delivered after all.
-    pub fn return_to(&mut self, target: Arc<Model>) {
+    pub(crate) fn return_to(&mut self, target: Arc<Model>) {
         self.route.return_to(&target);
         self.set_target(target);
     }
@@ -162,22 +162,22 @@ impl ChatCall {
     }
 
     /// The budget of this call with another model.
-    pub fn budget_with(&self, target: &Model) -> Budget {
+    pub(crate) fn budget_with(&self, target: &Model) -> Budget {
         self.requested_budget.of(target)
     }
 
     /// The budget of this call with another model, if the caller had set `max_tokens` to `tokens`.
-    pub fn budget_naming(&self, tokens: u32, target: &Model) -> Budget {
+    pub(crate) fn budget_naming(&self, tokens: u32, target: &Model) -> Budget {
         self.requested_budget.with_named(tokens).of(target)
     }
 
     /// The field in which the caller set the budget.
-    pub fn budget_name(&self) -> &'static str {
+    pub(crate) fn budget_name(&self) -> &'static str {
         self.requested_budget.name
     }
 
     /// The output cap of this call with another model, for the choice of a hybrid.
-    pub fn cap_with(&self, target: &Model) -> Cap {
+    pub(crate) fn cap_with(&self, target: &Model) -> Cap {
         Cap {
             max_tokens: self.budget_with(target).max_tokens,
             is_raised: self.requested_budget.is_too_small_for(target),
@@ -188,7 +188,7 @@ impl ChatCall {
     ///
     /// All structs are destructured without `..`, so that a new field does not compile until it is decided here whether
     /// it counts.
-    pub fn count(&self) -> TokenCount {
+    pub(crate) fn count(&self) -> TokenCount {
         let Self {
             route: _,
             messages,
@@ -230,19 +230,19 @@ impl ChatCall {
     }
 
     /// The content of the first message with this role.
-    pub fn first_text(&self, role: Role) -> Option<&JsonText> {
+    pub(crate) fn first_text(&self, role: Role) -> Option<&JsonText> {
         let mut messages = self.messages.iter();
         let first = messages.find(|message| message.role == role);
         first.and_then(|message| message.content.as_ref())
     }
 
     /// The content of the last user message.
-    pub fn last_user_text(&self) -> Option<&JsonText> {
+    pub(crate) fn last_user_text(&self) -> Option<&JsonText> {
         self.user_texts().next()
     }
 
     /// The contents of the user messages, the last one first.
-    pub fn user_texts(&self) -> impl Iterator<Item = &JsonText> {
+    pub(crate) fn user_texts(&self) -> impl Iterator<Item = &JsonText> {
         let users = self.messages.iter().rev();
         let users = users.filter(|message| message.role == Role::User);
         users.filter_map(|message| message.content.as_ref())

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub struct Route {
+pub(crate) struct Route {
     /// The model in the request: the response shows its ID, and its limits apply to the request.
     pub requested: Arc<Model>,
     /// The model that serves the call: the requested one, or the target that a hybrid chose.
@@ -22,7 +22,7 @@ pub struct Route {
 }
 
 impl Route {
-    pub fn to(model: Arc<Model>) -> Self {
+    pub(crate) fn to(model: Arc<Model>) -> Self {
         Self {
             requested: model.clone(),
             target: model,
@@ -40,34 +40,34 @@ impl Route {
     }
 
     /// The target, if a hybrid chose it.
-    pub fn routed(&self) -> Option<Arc<Model>> {
+    pub(crate) fn routed(&self) -> Option<Arc<Model>> {
         self.decision.as_ref().map(|_| self.target.clone())
     }
 
     /// The decision as JSON, as it is stored with the request.
-    pub fn decision_json(&self) -> Option<String> {
+    pub(crate) fn decision_json(&self) -> Option<String> {
         let decision = self.decision.as_ref()?;
         serde_json::to_string(decision).ok()
     }
 
     /// Whether the next fallback is of a higher quality tier than the target, for responses that are poor.
-    pub fn can_improve(&self) -> bool {
+    pub(crate) fn can_improve(&self) -> bool {
         let next = self.fallbacks.first();
         next.is_some_and(|next| next.quality_tier > self.target.quality_tier)
     }
 
     /// Removes fallbacks that are not healthy.
-    pub fn keep_healthy(&mut self, healthy: impl Fn(&Model) -> bool) {
+    pub(crate) fn keep_healthy(&mut self, healthy: impl Fn(&Model) -> bool) {
         self.fallbacks.retain(|model| healthy(model));
     }
 
     /// Removes all fallbacks: the target can no longer change.
-    pub fn fix_target(&mut self) {
+    pub(crate) fn fix_target(&mut self) {
         self.fallbacks.clear();
     }
 
     /// The target and all fallbacks.
-    pub fn possible_targets(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub(crate) fn possible_targets(&self) -> impl Iterator<Item = &Arc<Model>> {
         std::iter::once(&self.target).chain(&self.fallbacks)
     }
 
@@ -103,7 +103,7 @@ impl Route {
     }
 
     /// Whether the requested model or the target drops a parameter.
-    pub fn drops(&self, parameter: Parameter) -> bool {
+    pub(crate) fn drops(&self, parameter: Parameter) -> bool {
         self.requested.drops(parameter) || self.target.drops(parameter)
     }
 }

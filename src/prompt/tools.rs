@@ -13,19 +13,19 @@ use crate::{
 
 /// The tools of a call: the caller's or the built-in ones, never both.
 #[derive(Clone)]
-pub enum OfferedTools {
+pub(crate) enum OfferedTools {
     Callers(Vec<Tool>),
     BuiltIn(Arc<Toolbox>),
 }
 
 impl OfferedTools {
     /// Whether the gateway runs them.
-    pub fn are_built_in(&self) -> bool {
+    pub(crate) fn are_built_in(&self) -> bool {
         matches!(self, Self::BuiltIn(_))
     }
 
     /// Counts what the definitions add to a prompt.
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         match self {
             Self::Callers(tools) => Tool::count_all(tools, count),
             Self::BuiltIn(toolbox) => *count += toolbox.count(),
@@ -52,7 +52,7 @@ impl std::fmt::Debug for OfferedTools {
 
 /// Checks the tools and `tool_choice`, and reduces the tools to the allowed ones. A choice without tools has no effect
 /// and is dropped.
-pub fn resolve(
+pub(crate) fn resolve(
     mut tools: Vec<Tool>,
     choice: Option<ToolChoice>,
     most: usize,

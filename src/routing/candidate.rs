@@ -12,7 +12,7 @@ const EXPECTED_OUTPUT: u64 = 300;
 
 /// What a request requires of its target.
 #[derive(Clone, Debug, Default)]
-pub struct Need {
+pub(crate) struct Need {
     /// Estimated tokens of the whole prompt.
     pub prompt_tokens: u64,
     /// Number of the caller's tools. Built-in tools are not required.
@@ -24,7 +24,7 @@ pub struct Need {
 
 /// The output cap of a request with one target.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cap {
+pub(crate) struct Cap {
     pub max_tokens: Option<u32>,
     /// Whether the cap is above the caller's budget, because the target has a higher minimum.
     pub is_raised: bool,
@@ -32,7 +32,7 @@ pub struct Cap {
 
 /// Why a target cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     /// The account's plan does not include it.
     NotEntitled,
     /// An administrator has turned it off.
@@ -51,7 +51,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NotEntitled => "not_entitled",
             Self::Disabled => "disabled",
@@ -67,7 +67,7 @@ impl Rejection {
     }
 
     /// The request field that no target can satisfy, and the missing property, for the error message.
-    pub fn constraint(self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn constraint(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::NotEntitled
             | Self::Disabled
@@ -85,7 +85,7 @@ impl Rejection {
 
 /// A target of a hybrid, assessed for one request.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     pub model: Arc<Model>,
     pub rejected: Option<Rejection>,
     /// Assumed output tokens.
@@ -96,7 +96,12 @@ pub struct Candidate {
 
 impl Candidate {
     /// `in_service` is the reason if the target is unavailable for every request; `budget` is the cap with this target.
-    pub fn new(model: Arc<Model>, need: &Need, in_service: Option<Rejection>, budget: Cap) -> Self {
+    pub(crate) fn new(
+        model: Arc<Model>,
+        need: &Need,
+        in_service: Option<Rejection>,
+        budget: Cap,
+    ) -> Self {
         let output_tokens = budget.max_tokens.map_or(EXPECTED_OUTPUT, u64::from);
         let output_tokens = output_tokens.min(EXPECTED_OUTPUT);
         let unmet = in_service
@@ -116,18 +121,18 @@ impl Candidate {
         }
     }
 
-    pub fn tier(&self) -> u8 {
+    pub(crate) fn tier(&self) -> u8 {
         self.model.quality_tier
     }
 
     /// The expected quality of its tier.
-    pub fn quality(&self, by_tier: &[f32; 4]) -> f32 {
+    pub(crate) fn quality(&self, by_tier: &[f32; 4]) -> f32 {
         let head = usize::from(self.tier()).saturating_sub(1).min(3);
         by_tier[head]
     }
 
     /// Estimated cost of a prompt of which `cached` tokens are in the provider's cache.
-    pub fn cost_with_cached(&self, prompt_tokens: u64, cached: u64) -> NanoUsd {
+    pub(crate) fn cost_with_cached(&self, prompt_tokens: u64, cached: u64) -> NanoUsd {
         let cached_input = cached.min(prompt_tokens);
         self.model.prices.cost(Billable {
             input: prompt_tokens - cached_input,
@@ -168,7 +173,9 @@ fn unmet(model: &Model, need: &Need, budget: Cap) -> Option<Rejection> {
 }
 
 /// The cheapest of these; of equals the one with the lower input price, then the first.
-pub fn cheapest<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
+pub(crate) fn cheapest<'a>(
+    candidates: impl IntoIterator<Item = &'a Candidate>,
+) -> Option<&'a Candidate> {
     candidates
         .into_iter()
         .min_by_key(|one| (one.cost, one.model.prices.rates.input))

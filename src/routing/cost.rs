@@ -6,7 +6,7 @@ use super::{
 };
 use crate::catalog::Cost;
 
-pub fn choose<'a>(
+pub(crate) fn choose<'a>(
     eligible: &[&'a Candidate],
     quality: &[f32; 4],
     settings: Cost,

@@ -10,7 +10,7 @@ use crate::base::money::NanoUsd;
 
 /// Why a target was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub(crate) enum Reason {
     CostOk,
     CostOnlyFit,
     TierScore,
@@ -35,7 +35,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::CostOk => "COST_OK",
             Self::CostOnlyFit => "COST_ONLY_FIT",
@@ -68,7 +68,7 @@ impl Serialize for Reason {
 
 /// All data about one choice.
 #[derive(Clone, Debug, Serialize)]
-pub struct Decision {
+pub(crate) struct Decision {
     pub hybrid: String,
     pub router: &'static str,
     /// Version of the weights that scored the request.
@@ -104,14 +104,14 @@ pub struct Decision {
 
 /// The most likely domain of a request.
 #[derive(Clone, Debug, Serialize)]
-pub struct Domain {
+pub(crate) struct Domain {
     pub name: &'static str,
     #[serde(serialize_with = "short")]
     pub posterior: f32,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct ConsideredCandidate {
+pub(crate) struct ConsideredCandidate {
     pub model: String,
     pub quality_tier: u8,
     #[serde(serialize_with = "short")]
@@ -121,7 +121,7 @@ pub struct ConsideredCandidate {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Escalation {
+pub(crate) struct Escalation {
     pub from: String,
     pub to: String,
     pub reason: Reason,
@@ -129,7 +129,7 @@ pub struct Escalation {
 
 /// A term of the quality scores.
 #[derive(Clone, Debug, Serialize)]
-pub struct Term {
+pub(crate) struct Term {
     /// A word or two of the prompt in quotes, the name of a feature, or `meaning`.
     term: String,
     /// What it adds to the expected quality of each tier, the weakest first.
@@ -161,12 +161,12 @@ fn all_short<S: Serializer>(numbers: &[f32; 4], serializer: S) -> Result<S::Ok, 
 }
 
 /// The expected saving over the most expensive target.
-pub fn saving(estimated: NanoUsd, dearest: NanoUsd) -> NanoUsd {
+pub(crate) fn saving(estimated: NanoUsd, dearest: NanoUsd) -> NanoUsd {
     NanoUsd::new(dearest.nanos() - estimated.nanos())
 }
 
 impl Domain {
-    pub fn of(scores: &Scores) -> Self {
+    pub(crate) fn of(scores: &Scores) -> Self {
         let mut likeliest = Self {
             name: DOMAINS[0],
             posterior: scores.domains[0],
@@ -182,7 +182,7 @@ impl Domain {
 }
 
 impl ConsideredCandidate {
-    pub fn of(candidate: &Candidate, quality: &[f32; 4]) -> Self {
+    pub(crate) fn of(candidate: &Candidate, quality: &[f32; 4]) -> Self {
         Self {
             model: candidate.model.id.clone(),
             quality_tier: candidate.tier(),
@@ -195,7 +195,7 @@ impl ConsideredCandidate {
 
 impl Decision {
     /// Records that the chosen target failed and `to` replaces it.
-    pub fn escalates(&mut self, to: &str, reason: Reason) {
+    pub(crate) fn escalates(&mut self, to: &str, reason: Reason) {
         let from = std::mem::replace(&mut self.chosen, to.to_owned());
         self.escalations.push(Escalation {
             from,

@@ -6,7 +6,7 @@ use super::scorer::{Embedding, Scorer};
 use crate::catalog::{Catalog, Router};
 
 /// Computed once per catalog and weights.
-pub struct Knowledge {
+pub(crate) struct Knowledge {
     /// The scorer with the weights of the configuration, if it has any.
     own: Option<Arc<Scorer>>,
     /// For each semantic hybrid, the examples of its routes, in the order of the routes.
@@ -14,7 +14,7 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    pub fn new(catalog: &Catalog, own: Option<Arc<Scorer>>) -> Self {
+    pub(crate) fn new(catalog: &Catalog, own: Option<Arc<Scorer>>) -> Self {
         let mut known = Self {
             own,
             examples: HashMap::new(),
@@ -35,12 +35,12 @@ impl Knowledge {
     }
 
     /// The scorer: that of the configuration, otherwise the built-in one.
-    pub fn scorer(&self) -> &Scorer {
+    pub(crate) fn scorer(&self) -> &Scorer {
         self.own.as_deref().unwrap_or_else(|| Scorer::embedded())
     }
 
     /// The examples of each route of a hybrid.
-    pub fn examples(&self, hybrid: &str) -> &[Vec<Embedding>] {
+    pub(crate) fn examples(&self, hybrid: &str) -> &[Vec<Embedding>] {
         self.examples.get(hybrid).map_or(&[], Vec::as_slice)
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-pub mod calibrate;
+pub(crate) mod calibrate;
 mod candidate;
 mod cost;
 mod decision;
@@ -23,17 +23,18 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use candidate::{Candidate, Cap, Need, Rejection};
-pub use decision::{Decision, Reason, Term};
-pub use knowledge::Knowledge;
-pub use scorer::{DOMAINS, Scorer, Scores};
-pub use sessions::{PendingTurn, SessionKey, SessionLookup, Sessions};
+pub(crate) use candidate::{Candidate, Cap, Need, Rejection};
+pub(crate) use decision::{Decision, Reason, Term};
+pub(crate) use knowledge::Knowledge;
+pub use scorer::Scorer;
+pub(crate) use scorer::Scores;
+pub(crate) use sessions::{PendingTurn, SessionKey, SessionLookup, Sessions};
 
 use self::decision::{ConsideredCandidate, Domain, saving};
 use crate::catalog::{Model, Router};
 
 /// The properties of a request that the choice depends on.
-pub struct RoutingRequest<'a> {
+pub(crate) struct RoutingRequest<'a> {
     /// The content of the last user message.
     pub text: &'a str,
     pub need: &'a Need,
@@ -45,7 +46,7 @@ pub struct RoutingRequest<'a> {
 
 /// The choice for one request.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     pub target: Arc<Model>,
     /// Models to try in this order if the target fails.
     pub fallbacks: Vec<Arc<Model>>,
@@ -57,7 +58,7 @@ pub struct Chosen {
 
 /// Chooses one of the candidates; `None` if all are rejected. Candidates that are only unhealthy are used if there are
 /// no others.
-pub fn choose(
+pub(crate) fn choose(
     hybrid: &Model,
     router: &Router,
     request: &RoutingRequest<'_>,

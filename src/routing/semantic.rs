@@ -11,7 +11,7 @@ use crate::catalog::{Semantic, SemanticRoute};
 const EXAMPLE_WEIGHT: f32 = 0.25;
 
 /// The route of a text; `None` for the default. `examples` has those of each route, in the order of the routes.
-pub fn route<'a>(
+pub(crate) fn route<'a>(
     scores: &Scores,
     embedding: &Embedding,
     examples: &[Vec<Embedding>],
@@ -69,7 +69,7 @@ fn likeliest(scores: &Scores, of_these: impl Fn(&str) -> bool) -> f32 {
 }
 
 /// The first eligible model of the route, otherwise of the default, otherwise of all.
-pub fn choose<'a>(
+pub(crate) fn choose<'a>(
     eligible: &[&'a Candidate],
     route: Option<&SemanticRoute>,
     reason: Reason,

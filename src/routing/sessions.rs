@@ -18,11 +18,11 @@ const HASHED: usize = 8_192;
 
 /// Identifies a conversation by a hash of its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SessionKey([u8; 16]);
+pub(crate) struct SessionKey([u8; 16]);
 
 impl SessionKey {
     /// Conversations with equal parts have equal keys.
-    pub fn of<const N: usize>(parts: [&str; N]) -> Self {
+    pub(crate) fn of<const N: usize>(parts: [&str; N]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update(part.len().to_le_bytes());
@@ -37,7 +37,7 @@ impl SessionKey {
 
 /// The state of a conversation.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// The model that served the last turn.
     pub model: String,
     pub scores: Scores,
@@ -51,19 +51,19 @@ pub struct Session {
 
 impl Session {
     /// The prompt tokens that the model's provider may have cached.
-    pub fn cached_tokens(&self, model: &str) -> u64 {
+    pub(crate) fn cached_tokens(&self, model: &str) -> u64 {
         self.cached.get(model).map_or(0, |(tokens, _)| *tokens)
     }
 
     /// Turns since the last change to a weaker target; `u64::MAX` if there was none.
-    pub fn turns_since_downgrade(&self) -> u64 {
+    pub(crate) fn turns_since_downgrade(&self) -> u64 {
         self.downgraded_at.map_or(u64::MAX, |at| self.turns - at)
     }
 }
 
 /// A turn of a conversation that has not been served yet.
 #[derive(Clone, Debug)]
-pub struct PendingTurn {
+pub(crate) struct PendingTurn {
     pub key: SessionKey,
     pub settings: Turn,
     pub scores: Scores,
@@ -76,7 +76,7 @@ pub struct PendingTurn {
 
 /// The result of looking up a conversation.
 #[derive(Debug, Default)]
-pub struct SessionLookup {
+pub(crate) struct SessionLookup {
     pub session: Option<Session>,
     /// The model of the last turn, if the session has expired.
     pub expired_model: Option<String>,
@@ -103,7 +103,7 @@ impl Sessions {
     }
 
     /// Looks up a conversation without changing its last use.
-    pub fn find(
+    pub(crate) fn find(
         &self,
         hybrid: &str,
         key: SessionKey,
@@ -131,7 +131,7 @@ impl Sessions {
     }
 
     /// Records that `model` served a turn. Of each hybrid the latest conversations are kept, up to its limit.
-    pub fn remember(&self, hybrid: &str, turn: &PendingTurn, model: &Model, now: Instant) {
+    pub(crate) fn remember(&self, hybrid: &str, turn: &PendingTurn, model: &Model, now: Instant) {
         let mut memory = self.memory();
         let memory = memory.entry(hybrid.to_owned()).or_default();
         memory.last_stamp += 1;
@@ -168,7 +168,8 @@ impl Sessions {
         memory.evict(turn.settings.sessions.max(1), now);
     }
 
-    pub fn count(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
         let memory = self.memory();
         memory.values().map(|memory| memory.sessions.len()).sum()
     }

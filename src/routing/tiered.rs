@@ -10,12 +10,12 @@ use crate::catalog::Tiered;
 const MAX_UP: usize = 2;
 
 /// The difficulty of a text, from 0 to 1.
-pub fn difficulty(quality: &[f32; 4]) -> f32 {
+pub(crate) fn difficulty(quality: &[f32; 4]) -> f32 {
     1.0 - f32::midpoint(quality[0], quality[1])
 }
 
 /// The tier of a request, and the reason for it.
-pub fn tier(quality: &[f32; 4], need: &Need, settings: &Tiered) -> (u8, Reason) {
+pub(crate) fn tier(quality: &[f32; 4], need: &Need, settings: &Tiered) -> (u8, Reason) {
     let hard = difficulty(quality);
     let cuts = settings.cuts.iter().filter(|cut| hard >= **cut);
     let scored = 1 + u8::try_from(cuts.count()).unwrap_or(3);
@@ -41,7 +41,7 @@ pub fn tier(quality: &[f32; 4], need: &Need, settings: &Tiered) -> (u8, Reason) 
 }
 
 /// The cheapest candidate of the nearest tier at or above `tier`, otherwise of the highest tier below it.
-pub fn choose<'a>(eligible: &[&'a Candidate], tier: u8) -> Option<&'a Candidate> {
+pub(crate) fn choose<'a>(eligible: &[&'a Candidate], tier: u8) -> Option<&'a Candidate> {
     let tiers = || eligible.iter().map(|one| one.tier());
     let above = tiers().filter(|one| *one >= tier).min();
     let found = above.or_else(|| tiers().max())?;
@@ -55,7 +55,7 @@ fn of_tier<'a>(eligible: &[&'a Candidate], tier: u8) -> Option<&'a Candidate> {
 
 /// Models to try in this order if `chosen` fails: up to two tiers up, then one tier down, so that requests are still
 /// served while the large models fail.
-pub fn fallbacks<'a>(eligible: &[&'a Candidate], chosen: &Candidate) -> Vec<&'a Candidate> {
+pub(crate) fn fallbacks<'a>(eligible: &[&'a Candidate], chosen: &Candidate) -> Vec<&'a Candidate> {
     let mut tiers: Vec<_> = eligible.iter().map(|one| one.tier()).collect();
     tiers.sort_unstable();
     tiers.dedup();

@@ -13,13 +13,13 @@ const DOWNGRADE_TURNS: u64 = 2;
 const CONTINUATION_BYTES: usize = 40;
 
 /// Whether a text is so short that the scores of the previous turn describe the task better.
-pub fn is_continuation(text: &str) -> bool {
+pub(crate) fn is_continuation(text: &str) -> bool {
     let text = text.trim();
     text.len() <= CONTINUATION_BYTES && text.split_whitespace().count() < CONTINUATION_WORDS
 }
 
 /// The properties of a turn that the choice depends on.
-pub struct TurnContext<'a> {
+pub(crate) struct TurnContext<'a> {
     pub quality: &'a [f32; 4],
     pub prompt_tokens: u64,
     /// Whether `quality` is that of the previous turn.
@@ -31,7 +31,7 @@ pub struct TurnContext<'a> {
 
 /// Chooses a target. `tool_callers` are the candidates that may have called a tool; empty unless the last message is a
 /// tool's output.
-pub fn choose<'a>(
+pub(crate) fn choose<'a>(
     eligible: &[&'a Candidate],
     tool_callers: &[&'a Candidate],
     context: &TurnContext<'_>,

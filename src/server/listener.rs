@@ -49,7 +49,7 @@ struct Origin {
 ///
 /// While responses are still running, new connections are accepted as well, so that the health checks of a load
 /// balancer get 503 instead of a timeout.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     lanes: Arc<Lanes>,
     front: Front,

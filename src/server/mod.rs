@@ -16,7 +16,7 @@ mod reload;
 mod stores;
 mod tls;
 
-pub use reload::ConfigFiles;
+pub(crate) use reload::ConfigFiles;
 
 use crate::{
     api::{self, TrustedProxies, operator, public::Front},
@@ -137,13 +137,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
 impl Running {
     /// Reloads models and upstreams on SIGHUP and whenever one of these files changes.
-    pub fn reload_from(&self, files: ConfigFiles) {
+    pub(crate) fn reload_from(&self, files: ConfigFiles) {
         let watching = reload::on_change(self.gateway.clone(), files);
         self.gateway.background.spawn(watching);
     }
 
     /// Makes the gateway refuse new work from now on.
-    pub fn begin_to_stop(&self) {
+    pub(crate) fn begin_to_stop(&self) {
         self.gateway.shutdown.request();
     }
 
@@ -204,7 +204,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Checks that a certificate and its key can be loaded.
-pub fn probe_certificate(files: &TlsFiles) -> Result<String, String> {
+pub(crate) fn probe_certificate(files: &TlsFiles) -> Result<String, String> {
     let loaded = tls::Certificate::load(files).map_err(|error| error.to_string());
     loaded.map(|_| "can be served".into())
 }

@@ -21,7 +21,7 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The files of a configuration, with their state when they were last read.
-pub struct ConfigFiles {
+pub(crate) struct ConfigFiles {
     file: PathBuf,
     /// Further files that `file` refers to.
     referenced: Vec<PathBuf>,
@@ -33,7 +33,7 @@ pub struct ConfigFiles {
 type Stamp = Option<(SystemTime, u64)>;
 
 impl ConfigFiles {
-    pub fn new(file: &Path) -> Self {
+    pub(crate) fn new(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
             referenced: Vec::new(),
@@ -43,7 +43,7 @@ impl ConfigFiles {
 
     /// Reads the configuration. The stamps are taken first, so a change during the read is detected later. If the
     /// files referred to are not the known ones, their stamps are missing, and everything is read again.
-    pub fn load(&mut self) -> Result<Config, String> {
+    pub(crate) fn load(&mut self) -> Result<Config, String> {
         loop {
             self.stamps = self.current_stamps();
             let config = Config::load(&self.file).map_err(|error| error.to_string())?;
@@ -72,7 +72,7 @@ impl ConfigFiles {
 }
 
 /// Reloads the configuration on SIGHUP and when its files change, until shutdown is requested.
-pub async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
+pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         return tracing::error!("SIGHUP cannot be received; the configuration is never reloaded");
     };

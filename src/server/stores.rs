@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Stores {
-    pub async fn open(config: &Config) -> Result<Self, StartError> {
+    pub(crate) async fn open(config: &Config) -> Result<Self, StartError> {
         let durability = config.store.durability;
         let (ledger, conversations, backoffice) = match &config.store.location {
             StoreLocation::File(path) => (

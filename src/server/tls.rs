@@ -25,7 +25,7 @@ use crate::{config::TlsFiles, net::shutdown::Shutdown};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     files: TlsFiles,
     current: Arc<Current>,
 }
@@ -40,7 +40,7 @@ impl ResolvesServerCert for Current {
 }
 
 impl Certificate {
-    pub fn load(files: &TlsFiles) -> Result<Self, StartError> {
+    pub(crate) fn load(files: &TlsFiles) -> Result<Self, StartError> {
         let key = read(files)?;
         let current = Arc::new(Current(ArcSwap::from_pointee(key)));
         Ok(Self {
@@ -49,7 +49,7 @@ impl Certificate {
         })
     }
 
-    pub fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -61,7 +61,7 @@ impl Certificate {
     }
 
     /// Reloads the certificate when its files change, until shutdown is requested.
-    pub async fn reload_on_change(self, shutdown: Shutdown) {
+    pub(crate) async fn reload_on_change(self, shutdown: Shutdown) {
         let mut seen = stamps(&self.files);
         loop {
             tokio::select! {

@@ -15,10 +15,10 @@ use super::{
 
 const NATIVE_DECIMALS: u8 = 18;
 
-pub struct ChainBalance;
+pub(crate) struct ChainBalance;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The name of the chain
     chain: String,
     /// The address that holds the balance, with 0x
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Output {
+pub(crate) struct Output {
     chain: String,
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]

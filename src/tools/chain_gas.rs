@@ -12,16 +12,16 @@ const BLOCKS: u32 = 5;
 /// Decimals of a gwei in wei.
 const GWEI_DECIMALS: u8 = 9;
 
-pub struct ChainGas;
+pub(crate) struct ChainGas;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The name of the chain
     chain: String,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Output {
+pub(crate) struct Output {
     chain: String,
     block: String,
     gas_price_gwei: Decimal,

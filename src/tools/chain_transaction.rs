@@ -9,10 +9,10 @@ use super::{decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
 const NATIVE_DECIMALS: u8 = 18;
 
-pub struct ChainTransaction;
+pub(crate) struct ChainTransaction;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The name of the chain
     chain: String,
     /// The hash of the transaction: 0x and 64 hexadecimal digits
@@ -20,7 +20,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Output {
+pub(crate) struct Output {
     chain: String,
     hash: String,
     status: Status,

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
-pub struct ConvertUnits;
+pub(crate) struct ConvertUnits;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The amount as a decimal number in a string, e.g. "1.5"
     #[schemars(with = "String")]
     amount: Decimal,
@@ -20,7 +20,7 @@ pub struct Arguments {
 }
 
 #[derive(Serialize)]
-pub struct Converted {
+pub(crate) struct Converted {
     amount: Decimal,
     from: &'static str,
     to: &'static str,

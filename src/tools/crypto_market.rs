@@ -17,10 +17,10 @@ use crate::base::timestamp;
 const MAX_POINTS: usize = 30;
 const MAX_DAYS: u32 = 365;
 
-pub struct CryptoMarket;
+pub(crate) struct CryptoMarket;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The symbol or ID of the coin, e.g. btc
     symbol: String,
     /// How many days to look back, from 1 to 365; 7 if it is left out
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Output {
+pub(crate) struct Output {
     symbol: String,
     id: String,
     currency: &'static str,

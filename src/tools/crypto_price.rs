@@ -9,12 +9,12 @@ use crate::base::timestamp;
 
 const MAX_SYMBOLS: usize = 20;
 /// More than the longest ID of a coin has.
-pub const MAX_SYMBOL_CHARS: usize = 64;
+pub(crate) const MAX_SYMBOL_CHARS: usize = 64;
 
-pub struct CryptoPrice;
+pub(crate) struct CryptoPrice;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Symbols or IDs of the coins, e.g. btc and eth; at most 20
     symbols: Vec<String>,
     /// The currency of the prices, e.g. usd, eur or btc; usd if it is left out
@@ -22,7 +22,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Output {
+pub(crate) struct Output {
     currency: String,
     prices: Vec<Coin>,
     /// Symbols that match no coin.

@@ -15,11 +15,11 @@ const MAX_CHARS: usize = 100;
 const MAX_EXPONENT: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Decimal(BigDecimal);
+pub(crate) struct Decimal(BigDecimal);
 
 impl Decimal {
     /// Reads `12`, `-0.5`, `.5` or `1.5e-7`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.len() > MAX_CHARS {
             return Err(format!("expected at most {MAX_CHARS} characters"));
@@ -50,7 +50,7 @@ impl Decimal {
     }
 
     /// Converts an amount in smallest units into whole coins, which have `decimals` decimals.
-    pub fn of_units(units: U256, decimals: u8) -> Self {
+    pub(crate) fn of_units(units: U256, decimals: u8) -> Self {
         let units = BigInt::from_bytes_be(
             bigdecimal::num_bigint::Sign::Plus,
             &units.to_be_bytes::<32>(),
@@ -59,21 +59,21 @@ impl Decimal {
     }
 
     /// This number times ten to the power of `exponent`.
-    pub fn shifted(&self, exponent: i64) -> Self {
+    pub(crate) fn shifted(&self, exponent: i64) -> Self {
         let (digits, scale) = self.0.as_bigint_and_scale();
         Self(BigDecimal::new(digits.into_owned(), scale - exponent).normalized())
     }
 
-    pub fn is_integer(&self) -> bool {
+    pub(crate) fn is_integer(&self) -> bool {
         self.0.is_integer()
     }
 
-    pub fn is_negative(&self) -> bool {
+    pub(crate) fn is_negative(&self) -> bool {
         self.0 < BigDecimal::zero()
     }
 
     /// Change from this number to `last` in percent, to four decimals; `None` if this number is zero.
-    pub fn change_percent(&self, last: &Self) -> Option<Self> {
+    pub(crate) fn change_percent(&self, last: &Self) -> Option<Self> {
         if self.0.is_zero() {
             return None;
         }
@@ -82,12 +82,12 @@ impl Decimal {
         Some(Self(rounded.normalized()))
     }
 
-    pub fn to_i64(&self) -> Option<i64> {
+    pub(crate) fn to_i64(&self) -> Option<i64> {
         bigdecimal::ToPrimitive::to_i64(&self.0)
     }
 
     /// All digits, without an exponent.
-    pub fn plain(&self) -> String {
+    pub(crate) fn plain(&self) -> String {
         self.0.to_plain_string()
     }
 }

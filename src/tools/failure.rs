@@ -4,18 +4,18 @@ use std::fmt;
 
 /// Why a tool has no output, as text for the model. It must not contain a URL, host or key.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The arguments are invalid; the model may try again with others.
     Arguments(String),
     Other(String),
 }
 
 impl Failure {
-    pub fn arguments(reason: impl Into<String>) -> Self {
+    pub(crate) fn arguments(reason: impl Into<String>) -> Self {
         Self::Arguments(reason.into())
     }
 
-    pub fn other(reason: impl Into<String>) -> Self {
+    pub(crate) fn other(reason: impl Into<String>) -> Self {
         Self::Other(reason.into())
     }
 }

@@ -14,17 +14,17 @@ use super::{
     tool::Tool,
 };
 
-pub struct InspectAddress;
+pub(crate) struct InspectAddress;
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The address to look at
     address: String,
 }
 
 /// Result of the inspection. A text that is no address is not a failure: `valid` is false and `reason` says why.
 #[derive(Debug, Default, Serialize)]
-pub struct Inspected {
+pub(crate) struct Inspected {
     address: String,
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

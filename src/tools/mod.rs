@@ -69,7 +69,7 @@ pub enum ToolOutcome {
 }
 
 impl ToolOutcome {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Failed => "failed",
@@ -105,7 +105,7 @@ impl Toolbox {
     }
 
     /// Tokens that the definitions add to a prompt; computed once.
-    pub fn count(&self) -> TokenCount {
+    pub(crate) fn count(&self) -> TokenCount {
         *self.count.get_or_init(|| {
             let mut count = TokenCount::default();
             chat::Tool::count_all(&self.definitions, &mut count);
@@ -141,7 +141,7 @@ impl Toolbox {
         self.sources.probe(self.timeout).await
     }
 
-    pub fn offers(&self, name: &str) -> bool {
+    pub(crate) fn offers(&self, name: &str) -> bool {
         let mut definitions = self.definitions.iter();
         definitions.any(|tool| tool.function.name == name)
     }

@@ -15,7 +15,7 @@ const KEPT: [&str; 6] = [
 ];
 
 /// The schema of a struct, without references.
-pub fn of<T: JsonSchema>() -> Map<String, Value> {
+pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<T>();
     let Value::Object(mut schema) = plain(schema.into()) else {

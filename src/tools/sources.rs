@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{chain::Chain, failure::Failure, market::Market, web::Web};
 use crate::config;
 
-pub struct Sources {
+pub(crate) struct Sources {
     market: Option<Market>,
     chains: BTreeMap<String, Chain>,
 }
@@ -14,7 +14,7 @@ pub struct Sources {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Sources {
-    pub fn new(config: &config::Tools) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Tools) -> Result<Self, String> {
         let web = Web::new(CONNECT_TIMEOUT.min(config.timeout))?;
         let market = config.market.as_ref();
         // Each source has a concurrency limit of its own, so that one that hangs does not block the others.
@@ -31,12 +31,12 @@ impl Sources {
         })
     }
 
-    pub fn market(&self) -> Result<&Market, Failure> {
+    pub(crate) fn market(&self) -> Result<&Market, Failure> {
         let market = self.market.as_ref();
         market.ok_or_else(|| Failure::other("market data is not configured"))
     }
 
-    pub fn chain(&self, name: &str) -> Result<&Chain, Failure> {
+    pub(crate) fn chain(&self, name: &str) -> Result<&Chain, Failure> {
         let name = name.trim();
         let mut chains = self.chains.iter();
         let found = chains.find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -53,12 +53,12 @@ impl Sources {
         })
     }
 
-    pub fn chain_names(&self) -> Vec<&str> {
+    pub(crate) fn chain_names(&self) -> Vec<&str> {
         self.chains.keys().map(String::as_str).collect()
     }
 
     /// Probes each source; fails for a source that does not respond within `timeout`.
-    pub async fn probe(&self, timeout: Duration) -> Vec<(String, Result<String, String>)> {
+    pub(crate) async fn probe(&self, timeout: Duration) -> Vec<(String, Result<String, String>)> {
         let mut found = Vec::new();
         if let Some(market) = &self.market {
             found.push((

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{failure::Failure, sources::Sources};
 
-pub trait Tool {
+pub(crate) trait Tool {
     const NAME: &'static str;
     /// Read by models to decide whether to call the tool.
     const DESCRIPTION: &'static str;
@@ -20,7 +20,7 @@ pub trait Tool {
 }
 
 /// Parses the arguments that a model wrote. An empty text counts as `{}`: some models write nothing for no arguments.
-pub fn arguments<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+pub(crate) fn arguments<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
     let text = match text.trim() {
         "" => "{}",
         text => text,

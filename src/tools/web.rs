@@ -16,14 +16,14 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Most concurrent requests; further ones wait, within the timeout of their tool call.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
-pub struct Web {
+pub(crate) struct Web {
     http: connect::Client,
     permits: Semaphore,
 }
 
 /// Why a request failed. The text is a predicate: the caller puts the name of the source before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub(crate) enum Fault {
     #[error("cannot be reached")]
     Unreachable,
     #[error("cut its response short")]
@@ -47,7 +47,7 @@ fn describe(status: StatusCode) -> String {
 }
 
 impl Web {
-    pub fn new(timeout: Duration) -> Result<Self, String> {
+    pub(crate) fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
             http: connect::client(timeout)?,
             permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
@@ -55,7 +55,7 @@ impl Web {
     }
 
     /// A client with the same connection pool and a separate concurrency limit.
-    pub fn with_own_limit(&self) -> Self {
+    pub(crate) fn with_own_limit(&self) -> Self {
         Self {
             http: self.http.clone(),
             permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
@@ -63,7 +63,7 @@ impl Web {
     }
 
     /// Starts a request with the common headers; the caller may add others.
-    pub fn request(method: Method, uri: Uri) -> axum::http::request::Builder {
+    pub(crate) fn request(method: Method, uri: Uri) -> axum::http::request::Builder {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Request::builder()
             .method(method)
@@ -75,7 +75,7 @@ impl Web {
     }
 
     /// Sends a request and parses the response as JSON.
-    pub async fn fetch_json<T: DeserializeOwned>(
+    pub(crate) async fn fetch_json<T: DeserializeOwned>(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, Fault> {

@@ -36,7 +36,7 @@ const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends requests to one provider.
-pub struct Client {
+pub(crate) struct Client {
     pool: Arc<Pool>,
     /// Path prefix of every request, from `base_url`.
     base_path: String,
@@ -52,13 +52,13 @@ pub struct Client {
 
 /// The header in which a provider expects its key, and the prefix before the key.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyHeader<'a> {
+pub(crate) struct KeyHeader<'a> {
     pub name: &'a str,
     pub prefix: &'a str,
 }
 
 impl KeyHeader<'static> {
-    pub const BEARER: Self = Self {
+    pub(crate) const BEARER: Self = Self {
         name: "authorization",
         prefix: "Bearer ",
     };
@@ -67,7 +67,7 @@ impl KeyHeader<'static> {
 /// An HTTP response whose head was received; the body is read on demand.
 ///
 /// When dropped, the connection returns to the pool if the body was read to its end, and is closed otherwise.
-pub struct Response {
+pub(crate) struct Response {
     pub status: StatusCode,
     pub content_type: String,
     retry_after: Option<Duration>,
@@ -78,7 +78,7 @@ pub struct Response {
 }
 
 impl Client {
-    pub fn new(config: &RemoteProvider, key_header: KeyHeader<'_>) -> Result<Self, String> {
+    pub(crate) fn new(config: &RemoteProvider, key_header: KeyHeader<'_>) -> Result<Self, String> {
         let name = HeaderName::try_from(key_header.name)
             .map_err(|_| format!("{:?} is not a valid header name", key_header.name))?;
         let keys = config.api_keys.iter().map(|key| {
@@ -115,13 +115,13 @@ impl Client {
     }
 
     /// Adds a header that is sent with every request.
-    pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+    pub(crate) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.extend([name, ": ", value, "\r\n"]);
         self
     }
 
     /// Adds vendor names, in lower case, that are redacted from the reasons shown to callers.
-    pub fn redacting(mut self, names: &[&str]) -> Self {
+    pub(crate) fn redacting(mut self, names: &[&str]) -> Self {
         self.redactor.redact_also(names);
         self
     }
@@ -129,7 +129,7 @@ impl Client {
     /// Posts the body of a call.
     ///
     /// Any status but 200 is [`UpstreamError::Status`], with the redacted reason from the response body.
-    pub async fn post(
+    pub(crate) async fn post(
         &self,
         path: &str,
         body: Vec<u8>,
@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// Sends a GET request to a path that costs nothing; the texts are for the operator.
-    pub async fn probe(&self, path: &str) -> Result<String, String> {
+    pub(crate) async fn probe(&self, path: &str) -> Result<String, String> {
         let response = self.send("GET", path, &[]).await;
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status.as_u16();
@@ -242,12 +242,12 @@ impl Client {
 
 impl Response {
     /// The next bytes of the body, within the idle timeout; `None` at its end.
-    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         self.next_chunk_within(self.idle_timeout).await
     }
 
     /// Like [`next_chunk`](Self::next_chunk), with another timeout.
-    pub async fn next_chunk_within(
+    pub(crate) async fn next_chunk_within(
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Bytes>, UpstreamError> {
@@ -265,7 +265,7 @@ impl Response {
     /// Stops reading before the end of the body: the part that matters has been read.
     ///
     /// If only the end of the body is missing, it is awaited in the background, so that the connection can be reused.
-    pub fn finish_early(&mut self) {
+    pub(crate) fn finish_early(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
             if connection.is_reusable() {
@@ -287,7 +287,7 @@ impl Response {
     /// The whole body, which must not be labelled as HTML or as an event stream.
     ///
     /// Other content types are accepted, because some servers label JSON as text.
-    pub async fn json(self) -> Result<Bytes, UpstreamError> {
+    pub(crate) async fn json(self) -> Result<Bytes, UpstreamError> {
         let kind = &self.content_type;
         if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
             let message = format!("a response of type {kind:?}");

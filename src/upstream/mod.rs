@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 
 mod anthropic;
 mod client;
-pub mod deployments;
+pub(crate) mod deployments;
 mod gemini;
 mod openai;
 #[cfg(test)]
@@ -23,12 +23,11 @@ mod stream;
 #[cfg(test)]
 mod testing;
 
-pub use anthropic::Anthropic;
-pub use deployments::Deployments;
-pub use gemini::Gemini;
-pub use openai::OpenAi;
-pub use simulator::Simulator;
-pub use sse::{Event, SseReader};
+pub(crate) use anthropic::Anthropic;
+pub(crate) use deployments::Deployments;
+pub(crate) use gemini::Gemini;
+pub(crate) use openai::OpenAi;
+pub(crate) use simulator::Simulator;
 
 use crate::{
     config::{ProviderKind, RemoteProvider},
@@ -40,7 +39,7 @@ use crate::{
 ///
 /// The stream ends at the provider's end marker or when the connection closes. The consumer must check whether the
 /// response was complete: every choice needs a [`Part::Finish`].
-pub type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
+pub(crate) type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
 
 /// The adapter for one provider.
 pub enum Provider {
@@ -64,7 +63,11 @@ impl Provider {
     ///
     /// The futures here and in [`stream`](Self::stream) are boxed, because the caller's future is moved around and
     /// would otherwise contain the largest of them.
-    pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn complete(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Answer, UpstreamError> {
         match self {
             Self::Gemini(provider) => Box::pin(provider.complete(call, model)).await,
             Self::OpenAi(provider) => Box::pin(provider.complete(call, model)).await,
@@ -74,7 +77,11 @@ impl Provider {
     }
 
     /// Requests a streamed response; returns once the provider has sent the response head.
-    pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
+    pub(crate) async fn stream(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Parts, UpstreamError> {
         match self {
             Self::Gemini(provider) => Box::pin(provider.stream(call, model)).await,
             Self::OpenAi(provider) => Box::pin(provider.stream(call, model)).await,

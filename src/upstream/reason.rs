@@ -12,13 +12,13 @@ const MAX_WORDS: usize = 60;
 const REDACTED: &str = "[...]";
 
 /// Removes from error messages what identifies the provider, and its API keys.
-pub struct Redactor {
+pub(crate) struct Redactor {
     /// Names and keys in lower case; a word that contains one of them is replaced.
     redacted: Vec<String>,
 }
 
 impl Redactor {
-    pub fn new(base_url: &str, api_keys: &[Secret]) -> Self {
+    pub(crate) fn new(base_url: &str, api_keys: &[Secret]) -> Self {
         let uri: Option<axum::http::Uri> = base_url.parse().ok();
         let host = uri
             .as_ref()
@@ -39,7 +39,7 @@ impl Redactor {
     }
 
     /// Adds names to redact, in lower case.
-    pub fn redact_also(&mut self, names: &[&str]) {
+    pub(crate) fn redact_also(&mut self, names: &[&str]) {
         let names = names.iter().map(|name| (*name).to_owned());
         self.redacted.extend(names);
     }
@@ -48,7 +48,7 @@ impl Redactor {
     ///
     /// The upstream model's name is replaced by the model that the caller requested. A context overflow is reworded
     /// to contain [`CONTEXT_OVERFLOW`], by which clients recognise it.
-    pub fn public_reason(
+    pub(crate) fn public_reason(
         &self,
         status: u16,
         body: &[u8],
@@ -129,7 +129,7 @@ fn error_in(body: &[u8]) -> Option<Value> {
 }
 
 /// Whether a status 400 is about the operator's key or region: Google has no other status for that.
-pub fn is_operators_fault(body: &[u8]) -> bool {
+pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
     let Some(error) = error_in(body) else {
         return false;
     };

@@ -5,17 +5,17 @@ use memchr::memchr2;
 
 /// One event: its `data` lines joined by newlines. Other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event(pub Vec<u8>);
+pub(crate) struct Event(pub Vec<u8>);
 
 /// Size limit of an event; a chat chunk is never that long.
-pub const MAX_EVENT_BYTES: usize = 1 << 20;
+pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
 
 /// Buffers bytes and returns events as they become complete.
 ///
 /// Lines end in LF, CRLF or CR. Comments and unknown fields are skipped, the space after `data:` is optional, and the
 /// stream may start with a byte order mark. The result does not depend on how the bytes are split.
 #[derive(Debug, Default)]
-pub struct SseReader {
+pub(crate) struct SseReader {
     buffer: BytesMut,
     /// Length of the prefix of `buffer` that is known to contain no line ending.
     searched: usize,
@@ -26,15 +26,15 @@ pub struct SseReader {
 
 /// An event or line is longer than [`MAX_EVENT_BYTES`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub(crate) struct TooLong;
 
 impl SseReader {
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next complete event; `None` if more bytes are needed.
-    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
         while let Some(length) = self.line_length() {
             let line = self.buffer.split_to(length.text);
             self.buffer.advance(length.ending);
@@ -53,7 +53,7 @@ impl SseReader {
     }
 
     /// The last event, if the stream ended without the blank line after it.
-    pub fn finish(mut self) -> Option<Event> {
+    pub(crate) fn finish(mut self) -> Option<Event> {
         let last = std::mem::take(&mut self.buffer);
         let last = last.strip_suffix(b"\r").unwrap_or(&last);
         // If the bytes end with a line ending, `last` is empty and acts as the blank line.

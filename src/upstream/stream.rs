@@ -18,7 +18,7 @@ use crate::wire::{error::UpstreamError, part::Part};
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Translates a provider's events into parts: a state machine without I/O or clock.
-pub trait Translator: Send + 'static {
+pub(crate) trait Translator: Send + 'static {
     /// Parses the data of one event and appends its parts.
     fn on_event(
         &mut self,
@@ -32,14 +32,17 @@ pub trait Translator: Send + 'static {
 
 /// Whether to read on after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterEvent {
+pub(crate) enum AfterEvent {
     Continue,
     /// The response is complete; later bytes are ignored.
     End,
 }
 
 /// The parts of a response body, which must be an event stream.
-pub fn parts(response: Response, translator: impl Translator) -> Result<Parts, UpstreamError> {
+pub(crate) fn parts(
+    response: Response,
+    translator: impl Translator,
+) -> Result<Parts, UpstreamError> {
     if !response.content_type.starts_with("text/event-stream") {
         let message = format!("a stream of type {:?}", response.content_type);
         return Err(UpstreamError::Malformed(message));

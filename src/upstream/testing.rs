@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Event, SseReader,
+    sse::{Event, SseReader},
     stream::{AfterEvent, Translator},
 };
 use crate::{
@@ -22,12 +22,12 @@ use crate::{
     },
 };
 
-pub const MODEL: &str = "svc-native-fast";
+pub(crate) const MODEL: &str = "svc-native-fast";
 
 /// Calls `check` with the name and content of each fixture of an adapter. Snapshots are stored beside the fixtures.
 ///
 /// Panics if a snapshot has no fixture.
-pub fn for_each_fixture(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
+pub(crate) fn for_each_fixture(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
     let upstream = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/upstream");
     let folder = upstream.join(adapter).join("fixtures").join(folder);
     let files = fs::read_dir(&folder).unwrap();
@@ -53,7 +53,7 @@ pub fn for_each_fixture(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])
 }
 
 /// Parses a caller's body into a call.
-pub fn call(body: &[u8]) -> ChatCall {
+pub(crate) fn call(body: &[u8]) -> ChatCall {
     let mut request = ChatRequest::parse(body).unwrap();
     let model = Catalog::built_in().find(&request.model).unwrap().clone();
     let route = Route::to(model);
@@ -70,7 +70,7 @@ pub fn call(body: &[u8]) -> ChatCall {
 }
 
 /// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
-pub fn parts<'a>(
+pub(crate) fn parts<'a>(
     mut translator: impl Translator,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<Part>, Option<UpstreamError>) {
@@ -93,13 +93,13 @@ pub fn parts<'a>(
 }
 
 /// A bill with these token counts and no cost, which adapters do not compute.
-pub fn bill(usage: Usage) -> Bill {
+pub(crate) fn bill(usage: Usage) -> Bill {
     let cost = NanoUsd::default();
     Bill { usage, cost }
 }
 
 /// The frames that a caller gets for these parts, and the error that ended them, if any.
-pub fn frames(
+pub(crate) fn frames(
     (parts, failed): (Vec<Part>, Option<UpstreamError>),
     n: u32,
 ) -> (Vec<String>, Option<String>) {
@@ -121,7 +121,7 @@ pub fn frames(
 }
 
 /// Lists the frames, one per line, without the fields that are equal in all of them; the failure comes last.
-pub fn frame_list((frames, failure): (Vec<String>, Option<String>)) -> String {
+pub(crate) fn frame_list((frames, failure): (Vec<String>, Option<String>)) -> String {
     let common =
         format!(r#""id":"[id]","object":"chat.completion.chunk","created":1,"model":"{MODEL}","#);
     let mut shown = frames.concat().replace(&common, "").replace("\n\n", "\n");
@@ -132,7 +132,7 @@ pub fn frame_list((frames, failure): (Vec<String>, Option<String>)) -> String {
 }
 
 /// Replaces random call IDs by `call_1`, `call_2`, …
-pub fn with_numbered_ids(text: &str) -> String {
+pub(crate) fn with_numbered_ids(text: &str) -> String {
     let mut pieces = text.split("call_");
     let mut numbered = pieces.next().unwrap().to_owned();
     let mut ids = Vec::new();
@@ -153,7 +153,7 @@ pub fn with_numbered_ids(text: &str) -> String {
 }
 
 /// Splits the bytes at `cuts`.
-pub fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+pub(crate) fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
     ends.push(bytes.len());
     ends.sort_unstable();
@@ -163,7 +163,7 @@ pub fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]
 }
 
 /// Assembles a response from streamed frames, as clients do.
-pub fn assembled(frames: &[String]) -> Value {
+pub(crate) fn assembled(frames: &[String]) -> Value {
     let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let (mut finish, mut usage) = (Value::Null, Value::Null);
     for frame in frames {
@@ -195,7 +195,7 @@ pub fn assembled(frames: &[String]) -> Value {
 }
 
 /// Converts a whole response into the form that [`assembled`] returns.
-pub fn flattened(answer: &Value) -> Value {
+pub(crate) fn flattened(answer: &Value) -> Value {
     let choice = &answer["choices"][0];
     let calls = choice["message"]["tool_calls"].as_array();
     let calls = calls.into_iter().flatten();
@@ -205,7 +205,7 @@ pub fn flattened(answer: &Value) -> Value {
         "usage": answer["usage"] })
 }
 
-pub fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zü😀\"\\\\\n ]{0,12}",
         1 => Just(String::new()),
@@ -214,7 +214,7 @@ pub fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-pub fn arguments() -> impl Strategy<Value = Value> {
+pub(crate) fn arguments() -> impl Strategy<Value = Value> {
     let value = prop_oneof![
         any::<i64>().prop_map(Value::from),
         text().prop_map(Value::from),

@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::depth::{MAX_DEPTH, too_deep};
 use crate::wire::error::GatewayError;
 
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
     if too_deep(body) {
         let message = format!("The body nests more than {MAX_DEPTH} levels deep.");
         return Err(GatewayError::InvalidRequest {
@@ -49,7 +49,7 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
 }
 
 /// Translates serde's reason from names of Rust types into those of JSON, which callers know.
-pub fn in_json_terms(reason: &str) -> String {
+pub(crate) fn in_json_terms(reason: &str) -> String {
     const TERMS: [(&str, &str); 12] = [
         ("type: map", "type: object"),
         ("type: sequence", "type: array"),

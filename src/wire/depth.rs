@@ -3,14 +3,14 @@
 use memchr::memchr2;
 
 /// The deepest nesting that is accepted: far more than any real schema has, far less than would exhaust a stack.
-pub const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Whether the text nests deeper than [`MAX_DEPTH`].
 ///
 /// Values that are only forwarded are never parsed, so the parser's own limit does not apply to them. Strings, the bulk
 /// of a chat, are skipped from quote to quote. For text that is not JSON the result is meaningless; the parser refuses
 /// such text afterwards.
-pub fn too_deep(json: &[u8]) -> bool {
+pub(crate) fn too_deep(json: &[u8]) -> bool {
     if opening_brackets(json) <= MAX_DEPTH {
         return false;
     }

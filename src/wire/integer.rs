@@ -13,7 +13,7 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// An integer of at least 0.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole(pub u64);
+pub(crate) struct Whole(pub u64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -46,7 +46,7 @@ impl Visitor<'_> for AnyNumber {
 }
 
 /// The value as an integer, in any notation.
-pub fn read(value: &Value) -> Option<i64> {
+pub(crate) fn read(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| whole(value.as_f64()?))
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
 /// Error text for a JSON string with an unpaired surrogate: valid JSON, but not Unicode.
-pub const LONE_SURROGATE: &str = "it has half of a surrogate pair (a `\\uD800` to `\\uDFFF` without its other half), \
+pub(crate) const LONE_SURROGATE: &str = "it has half of a surrogate pair (a `\\uD800` to `\\uDFFF` without its other half), \
     which is no character";
 
 /// A JSON string that is forwarded without being unescaped and escaped again.
@@ -15,20 +15,20 @@ pub const LONE_SURROGATE: &str = "it has half of a surrogate pair (a `\\uD800` t
 /// It can always be decoded: the constructors refuse strings with an unpaired surrogate.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub struct JsonText(Box<RawValue>);
+pub(crate) struct JsonText(Box<RawValue>);
 
 impl JsonText {
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(serde_json::value::to_raw_value(text).expect("a string serialises"))
     }
 
     /// `None` if `raw` is not a string, or has an unpaired surrogate.
-    pub fn from_raw(raw: &RawValue) -> Option<Self> {
+    pub(crate) fn from_raw(raw: &RawValue) -> Option<Self> {
         Self::from_boxed(raw.to_owned())
     }
 
     /// Like [`JsonText::from_raw`], without a copy.
-    pub fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
+    pub(crate) fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
         let json = raw.get();
         if !json.starts_with('"') {
             return None;
@@ -43,12 +43,12 @@ impl JsonText {
     }
 
     /// Joins texts with line breaks.
-    pub fn join_lines<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
+    pub(crate) fn join_lines<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
         Self::join(texts, "\\n")
     }
 
     /// Joins texts without a separator.
-    pub fn concat<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
+    pub(crate) fn concat<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
         Self::join(texts, "")
     }
 
@@ -65,12 +65,12 @@ impl JsonText {
         Self(RawValue::from_string(json).expect("JSON strings joined by an escape are one"))
     }
 
-    pub fn decode(&self) -> String {
+    pub(crate) fn decode(&self) -> String {
         serde_json::from_str(self.0.get()).expect("checked by the constructors")
     }
 
     /// The decoded text; copied only if it contains an escape.
-    pub fn text(&self) -> Cow<'_, str> {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         let inner = self.inner();
         match memchr(b'\\', inner.as_bytes()) {
             None => Cow::Borrowed(inner),
@@ -79,11 +79,11 @@ impl JsonText {
     }
 
     /// The JSON literal, quotes included.
-    pub fn as_json(&self) -> &str {
+    pub(crate) fn as_json(&self) -> &str {
         self.0.get()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.inner().is_empty()
     }
 
@@ -96,7 +96,7 @@ impl JsonText {
 /// Replaces `\uXXXX` escapes by their characters and leaves all else as it is. Used for counting tokens, so that the
 /// count does not depend on how a text is escaped. One pass without a parsed tree, because the text may be as large as
 /// a body.
-pub fn unescape_unicode(json: &str) -> Cow<'_, str> {
+pub(crate) fn unescape_unicode(json: &str) -> Cow<'_, str> {
     if memmem::find(json.as_bytes(), b"\\u").is_none() {
         return Cow::Borrowed(json);
     }
@@ -142,21 +142,21 @@ fn character(json: &str) -> Option<(Option<char>, usize)> {
 
 /// Collects a text that arrives in pieces.
 #[derive(Debug, Default)]
-pub struct TextBuffer {
+pub(crate) struct TextBuffer {
     /// The text so far in escaped form, without quotes.
     inner: String,
 }
 
 impl TextBuffer {
-    pub fn push(&mut self, text: &JsonText) {
+    pub(crate) fn push(&mut self, text: &JsonText) {
         self.inner.push_str(text.inner());
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    pub fn to_text(&self) -> JsonText {
+    pub(crate) fn to_text(&self) -> JsonText {
         let json = format!("\"{}\"", self.inner);
         JsonText(RawValue::from_string(json).expect("JSON strings joined are one"))
     }

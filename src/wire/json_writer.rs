@@ -7,25 +7,25 @@ use serde::Serialize;
 
 /// The JSON text written so far.
 #[derive(Debug, Default)]
-pub struct JsonWriter(String);
+pub(crate) struct JsonWriter(String);
 
 impl JsonWriter {
-    pub fn with_capacity(bytes: usize) -> Self {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self(String::with_capacity(bytes))
     }
 
     /// Appends JSON, or a part of it, unchanged.
-    pub fn raw(&mut self, json: &str) -> &mut Self {
+    pub(crate) fn raw(&mut self, json: &str) -> &mut Self {
         self.0.push_str(json);
         self
     }
 
-    pub fn number(&mut self, number: impl itoa::Integer) -> &mut Self {
+    pub(crate) fn number(&mut self, number: impl itoa::Integer) -> &mut Self {
         self.raw(itoa::Buffer::new().format(number))
     }
 
     /// Appends a text as a JSON string, escaped where needed.
-    pub fn string(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn string(&mut self, text: &str) -> &mut Self {
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         if text.bytes().all(is_plain) {
             return self.raw("\"").raw(text).raw("\"");
@@ -34,11 +34,11 @@ impl JsonWriter {
     }
 
     /// Appends any serializable value.
-    pub fn value(&mut self, value: &impl Serialize) -> &mut Self {
+    pub(crate) fn value(&mut self, value: &impl Serialize) -> &mut Self {
         self.raw(&serde_json::to_string(value).expect("strings, numbers and JSON serialise"))
     }
 
-    pub fn list<T>(&mut self, items: &[T], write: impl Fn(&T, &mut Self)) -> &mut Self {
+    pub(crate) fn list<T>(&mut self, items: &[T], write: impl Fn(&T, &mut Self)) -> &mut Self {
         self.raw("[");
         for (at, item) in items.iter().enumerate() {
             self.raw(if at == 0 { "" } else { "," });
@@ -48,17 +48,17 @@ impl JsonWriter {
     }
 
     /// Appends the fields of `object`, which must have at least one, to the object being written, and closes it.
-    pub fn further_fields(&mut self, object: &impl Serialize) -> &mut Self {
+    pub(crate) fn further_fields(&mut self, object: &impl Serialize) -> &mut Self {
         let object = serde_json::to_string(object).expect("strings, numbers and JSON serialise");
         let fields = object.strip_prefix('{').expect("an object");
         self.raw(",").raw(fields)
     }
 
-    pub fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0.into_bytes()
     }
 }

@@ -7,19 +7,19 @@
 
 mod body;
 pub mod chat;
-pub mod depth;
-pub mod error;
+pub(crate) mod depth;
+pub(crate) mod error;
 mod integer;
-pub mod json_text;
-pub mod json_writer;
-pub mod model;
-pub mod part;
+pub(crate) mod json_text;
+pub(crate) mod json_writer;
+pub(crate) mod model;
+pub(crate) mod part;
 mod pricing;
-pub mod responses;
-pub mod stream_normalizer;
-pub mod stream_writer;
+pub(crate) mod responses;
+pub(crate) mod stream_normalizer;
+pub(crate) mod stream_writer;
 mod string_list;
 mod tool_calls;
 
-pub use body::in_json_terms;
-pub use pricing::Pricing;
+pub(crate) use body::in_json_terms;
+pub(crate) use pricing::Pricing;

@@ -8,7 +8,7 @@ use super::Pricing;
 use crate::catalog::Model;
 
 #[derive(Serialize)]
-pub struct ModelObject<'a> {
+pub(crate) struct ModelObject<'a> {
     id: &'a str,
     object: &'static str,
     name: &'a str,
@@ -39,13 +39,13 @@ struct TopProvider {
 }
 
 #[derive(Serialize)]
-pub struct ModelList<'a> {
+pub(crate) struct ModelList<'a> {
     object: &'static str,
     data: Vec<ModelObject<'a>>,
 }
 
 impl<'a> ModelList<'a> {
-    pub fn new(models: impl Iterator<Item = &'a Arc<Model>>) -> Self {
+    pub(crate) fn new(models: impl Iterator<Item = &'a Arc<Model>>) -> Self {
         Self {
             object: "list",
             data: models.map(|model| ModelObject::new(model)).collect(),
@@ -54,7 +54,7 @@ impl<'a> ModelList<'a> {
 }
 
 impl<'a> ModelObject<'a> {
-    pub fn new(model: &'a Model) -> Self {
+    pub(crate) fn new(model: &'a Model) -> Self {
         Self {
             id: &model.id,
             object: "model",

@@ -8,7 +8,7 @@ use crate::wire::{
 };
 
 #[derive(Clone, Debug)]
-pub enum Part {
+pub(crate) enum Part {
     Content {
         choice: u32,
         text: JsonText,
@@ -33,7 +33,7 @@ pub enum Part {
 }
 
 /// The parts of a response that was not streamed.
-pub fn of(answer: Answer) -> impl Iterator<Item = Part> + Send {
+pub(crate) fn of(answer: Answer) -> impl Iterator<Item = Part> + Send {
     let choices = answer.choices.into_iter().flat_map(|choice| {
         let index = choice.index;
         let content = choice.content.filter(|text| !text.is_empty());

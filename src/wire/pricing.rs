@@ -9,7 +9,7 @@ use crate::{
 
 /// Prices per token, per request and per image, in US dollars as decimal strings.
 #[derive(Serialize)]
-pub struct Pricing {
+pub(crate) struct Pricing {
     prompt: String,
     completion: String,
     image: String,

@@ -19,7 +19,7 @@ use crate::wire::{
     stream_writer::StreamWriter,
 };
 
-pub struct StreamNormalizer<W> {
+pub(crate) struct StreamNormalizer<W> {
     writer: W,
     /// How many choices the request wants; parts of further ones are ignored.
     n: u32,
@@ -43,7 +43,7 @@ struct Choice {
 }
 
 impl<W: StreamWriter> StreamNormalizer<W> {
-    pub fn new(writer: W, n: u32) -> Self {
+    pub(crate) fn new(writer: W, n: u32) -> Self {
         Self {
             writer,
             n,
@@ -55,23 +55,23 @@ impl<W: StreamWriter> StreamNormalizer<W> {
     }
 
     /// Takes the frames that are ready to be sent, oldest first.
-    pub fn take_ready(&mut self) -> std::vec::Drain<'_, Bytes> {
+    pub(crate) fn take_ready(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.ready.drain(..)
     }
 
-    pub fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage
     }
 
-    pub fn writer(&mut self) -> &mut W {
+    pub(crate) fn writer(&mut self) -> &mut W {
         &mut self.writer
     }
 
-    pub fn into_writer(self) -> W {
+    pub(crate) fn into_writer(self) -> W {
         self.writer
     }
 
-    pub fn on_part(&mut self, part: Part) -> Result<(), UpstreamError> {
+    pub(crate) fn on_part(&mut self, part: Part) -> Result<(), UpstreamError> {
         match part {
             Part::Silence => {}
             Part::Usage(usage) => self.usage = Some(usage), // the last report counts
@@ -118,18 +118,18 @@ impl<W: StreamWriter> StreamNormalizer<W> {
     }
 
     /// Sets the bill that is shown in place of the usage that the provider reported.
-    pub fn bill(&mut self, bill: Option<Bill>) {
+    pub(crate) fn bill(&mut self, bill: Option<Bill>) {
         self.bill = bill;
     }
 
-    pub fn billed(&self) -> Option<Bill> {
+    pub(crate) fn billed(&self) -> Option<Bill> {
         self.bill
     }
 
     /// Ends the provider's response: closes all choices, or returns an error if the response is incomplete.
     ///
     /// Choices are closed here and not earlier, so that nothing of them can follow.
-    pub fn close(&mut self) -> Result<(), UpstreamError> {
+    pub(crate) fn close(&mut self) -> Result<(), UpstreamError> {
         let reasons: Option<Vec<_>> = self.choices.iter().map(|choice| choice.finish).collect();
         let reasons = reasons.filter(|reasons| !reasons.is_empty());
         let reasons = reasons.ok_or_else(|| UpstreamError::Broken("no finish reason".into()))?;
@@ -147,12 +147,12 @@ impl<W: StreamWriter> StreamNormalizer<W> {
     }
 
     /// Writes the last frames of a complete response.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.writer.end(self.bill, &mut self.ready);
     }
 
     /// Drops the frames not sent yet and writes the last frames of a failed response.
-    pub fn fail(&mut self, envelope: &Envelope) {
+    pub(crate) fn fail(&mut self, envelope: &Envelope) {
         self.ready.clear();
         self.writer.fail(envelope, &mut self.ready);
     }

@@ -14,7 +14,7 @@ use crate::wire::error::Envelope;
 /// The calls come in order: a choice is opened before its content, choice 0 first; a tool call is started once, then
 /// come its arguments, and it ends before the next one starts; each choice is closed once; `end` or `fail` comes last.
 /// Frames that are ready to be sent are appended to `out`.
-pub trait StreamWriter: Send {
+pub(crate) trait StreamWriter: Send {
     fn open(&mut self, choice: u32, out: &mut Vec<Bytes>);
 
     fn content(

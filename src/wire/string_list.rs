@@ -9,25 +9,25 @@ use serde::{
 
 /// The `modalities` field: the forms of output that the caller wants, an array of strings.
 #[derive(Clone, Copy, Debug)]
-pub struct Modalities {
+pub(crate) struct Modalities {
     is_more_than_text: bool,
 }
 
 impl Modalities {
-    pub fn is_more_than_text(self) -> bool {
+    pub(crate) fn is_more_than_text(self) -> bool {
         self.is_more_than_text
     }
 }
 
 /// The `stop` field: sequences at which the output ends, a string or an array of strings.
 #[derive(Clone, Copy, Debug)]
-pub struct StopSequences {
+pub(crate) struct StopSequences {
     is_any: bool,
 }
 
 impl StopSequences {
     /// Whether at least one of them is not empty.
-    pub fn is_any(self) -> bool {
+    pub(crate) fn is_any(self) -> bool {
         self.is_any
     }
 }

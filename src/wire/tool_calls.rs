@@ -20,7 +20,7 @@ const MAX_CALLS: usize = 512;
 const MAX_BYTES: usize = 32 << 20;
 
 #[derive(Default)]
-pub struct Calls {
+pub(crate) struct Calls {
     all: Vec<Call>,
     /// Index of the call being written; those before it are complete.
     current: usize,
@@ -42,7 +42,7 @@ struct Call {
 }
 
 /// A fragment of a call, in the form in which the provider sent it.
-pub struct Fragment {
+pub(crate) struct Fragment {
     pub slot: u32,
     pub id: Option<String>,
     pub name: Option<String>,
@@ -50,7 +50,7 @@ pub struct Fragment {
 }
 
 impl Calls {
-    pub fn add(&mut self, fragment: Fragment) -> Result<(), UpstreamError> {
+    pub(crate) fn add(&mut self, fragment: Fragment) -> Result<(), UpstreamError> {
         let number = self.find_or_add(&fragment);
         self.bytes += fragment
             .arguments
@@ -73,7 +73,12 @@ impl Calls {
     }
 
     /// Writes every fragment whose turn has come.
-    pub fn write(&mut self, choice: u32, writer: &mut impl StreamWriter, out: &mut Vec<Bytes>) {
+    pub(crate) fn write(
+        &mut self,
+        choice: u32,
+        writer: &mut impl StreamWriter,
+        out: &mut Vec<Bytes>,
+    ) {
         while let Some(call) = self.all.get_mut(self.current) {
             call.write(choice, self.current, writer, out);
             let another_waits = self.all.len() > self.current + 1;
@@ -85,7 +90,7 @@ impl Calls {
     }
 
     /// Writes all fragments that still wait. A call without arguments gets `{}`, because arguments must be JSON.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         choice: u32,
         reason: FinishReason,
@@ -101,7 +106,7 @@ impl Calls {
         self.current = self.all.len();
     }
 
-    pub fn has_unnamed(&self) -> bool {
+    pub(crate) fn has_unnamed(&self) -> bool {
         self.all.iter().any(|call| call.name.is_none())
     }
 

@@ -90,13 +90,13 @@ impl<'a> GrantObject<'a> {
 
 /// A list, in the form that all lists of this API have.
 #[derive(Serialize)]
-pub struct List<T> {
+pub(crate) struct List<T> {
     object: &'static str,
     data: Vec<T>,
 }
 
 impl<T> List<T> {
-    pub fn new(data: Vec<T>) -> Self {
+    pub(crate) fn new(data: Vec<T>) -> Self {
         Self {
             object: "list",
             data,
@@ -106,14 +106,14 @@ impl<T> List<T> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Create {
+pub(crate) struct Create {
     email: String,
     track: Track,
     tier: Tier,
     name: Option<String>,
 }
 
-pub async fn create(
+pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     JsonBody(Create {
         email,
@@ -134,7 +134,7 @@ pub async fn create(
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let accounts = gateway.ledger.accounts().await?;
     let mut shown = Vec::with_capacity(accounts.len());
     for account in &accounts {
@@ -143,7 +143,7 @@ pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, Opera
     Ok(Json(List::new(shown)).into_response())
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -153,13 +153,13 @@ pub async fn show(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub(crate) struct Change {
     track: Option<Track>,
     tier: Option<Tier>,
     closed: Option<bool>,
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     JsonBody(Change {
@@ -181,14 +181,14 @@ pub async fn change(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CreateGrant {
+pub(crate) struct CreateGrant {
     amount: String,
     expires_at: Option<String>,
     reason: Option<String>,
     reference: Option<String>,
 }
 
-pub async fn grant(
+pub(crate) async fn grant(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     JsonBody(CreateGrant {
@@ -218,7 +218,7 @@ pub async fn grant(
     Ok(Json(GrantObject::new(&id, &grant)).into_response())
 }
 
-pub async fn grants(
+pub(crate) async fn grants(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {

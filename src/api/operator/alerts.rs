@@ -75,7 +75,7 @@ impl From<Delivery> for DeliveryObject {
 }
 
 /// Lists the open alerts, then the closed ones, each with the latest first.
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let backoffice = &gateway.backoffice;
     let (open, closed) = tokio::try_join!(
         backoffice.open_alerts_with_deliveries(MAX_OPEN),

@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct AnalyticsQuery {
+pub(crate) struct AnalyticsQuery {
     #[serde(flatten)]
     times: TimeRange,
     account: Option<String>,
@@ -84,7 +84,7 @@ impl Sums {
     }
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     ReadQuery(query): ReadQuery<AnalyticsQuery>,
 ) -> Result<Response, OperatorError> {

@@ -17,7 +17,7 @@ use crate::{
 
 /// Result of an audit, in the form of this API and of the command line.
 #[derive(Serialize)]
-pub struct AuditObject {
+pub(crate) struct AuditObject {
     object: &'static str,
     ok: bool,
     accounts: usize,
@@ -67,7 +67,7 @@ impl From<Audit> for AuditObject {
     }
 }
 
-pub async fn run(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+pub(crate) async fn run(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let audit = OperatorActions::by_token(&gateway).audit().await?;
     Ok(Json(AuditObject::from(audit)).into_response())
 }

@@ -8,7 +8,7 @@ use crate::{api::read_body, wire::in_json_terms};
 
 const MAX_BYTES: usize = 64 << 10;
 
-pub struct JsonBody<T>(pub T);
+pub(crate) struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = OperatorError;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Debug, thiserror::Error)]
-pub enum OperatorError {
+pub(crate) enum OperatorError {
     #[error(
         "The operator token is missing or wrong. Send `Authorization: Bearer <operator token>`."
     )]
@@ -60,7 +60,7 @@ impl From<ActionError> for OperatorError {
 }
 
 impl OperatorError {
-    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(param: &str, message: impl Into<String>) -> Self {
         Self::Invalid {
             message: message.into(),
             param: Some(param.to_owned()),

@@ -47,12 +47,12 @@ impl<'a> KeyObject<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Create {
+pub(crate) struct Create {
     #[serde(default)]
     name: String,
 }
 
-pub async fn create(
+pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
     JsonBody(Create { name }): JsonBody<Create>,
@@ -67,7 +67,7 @@ pub async fn create(
     Ok(Json(shown).into_response())
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -75,21 +75,21 @@ pub async fn list(
     Ok(Json(List::new(keys.iter().map(KeyObject::new).collect())).into_response())
 }
 
-pub async fn disable(
+pub(crate) async fn disable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
 ) -> Result<Response, OperatorError> {
     set_state(gateway, id, KeyState::Disabled).await
 }
 
-pub async fn enable(
+pub(crate) async fn enable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
 ) -> Result<Response, OperatorError> {
     set_state(gateway, id, KeyState::Active).await
 }
 
-pub async fn delete(
+pub(crate) async fn delete(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
 ) -> Result<Response, OperatorError> {

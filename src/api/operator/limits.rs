@@ -41,7 +41,7 @@ impl From<LimitRule> for LimitObject {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub(crate) struct Change {
     account: Option<String>,
     model: Option<String>,
     /// If the field is absent, the ceiling stays; `null` removes it.
@@ -57,7 +57,7 @@ fn set_or_clear<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CeilingCha
     Ok(ceiling.map_or(CeilingChange::Clear, CeilingChange::Set))
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     JsonBody(change): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
@@ -73,7 +73,7 @@ pub async fn change(
     Ok(Json(LimitObject::from(rule)).into_response())
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     gateway.ledger.refresh().await?;
     let rules = gateway.ledger.limits().into_iter();
     Ok(Json(List::new(rules.map(LimitObject::from).collect())).into_response())

@@ -12,7 +12,7 @@ use crate::gateway::{Gateway, metrics::Snapshot};
 
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let (holds, held) = gateway.ledger.all_held();
     let now = Snapshot {
         holds,

@@ -31,12 +31,12 @@ mod requests;
 mod routing;
 mod usage;
 
-pub use audit::AuditObject;
+pub(crate) use audit::AuditObject;
 
 use self::error::OperatorError;
 use crate::{api::log_requests, gateway::Gateway, net::drain::drain_unread};
 
-pub fn router(gateway: &Arc<Gateway>) -> Router {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let logged = middleware::from_fn_with_state(gateway.clone(), log_requests);
     Router::new()
         .route(

@@ -39,7 +39,7 @@ impl<'a> ModelObject<'a> {
     }
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     gateway.ledger.refresh().await?;
     let routes = gateway.routes();
     let models = routes.catalog.models();
@@ -49,7 +49,7 @@ pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, Opera
     Ok(Json(List::new(models)).into_response())
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -64,12 +64,12 @@ pub async fn show(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub(crate) struct Change {
     enabled: Option<bool>,
     unlisted: Option<bool>,
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     JsonBody(Change { enabled, unlisted }): JsonBody<Change>,

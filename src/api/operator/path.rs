@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::error::OperatorError;
 
 /// Like axum's own, but a parameter that cannot be read gets the error envelope of this API.
-pub struct Path<T>(pub T);
+pub(crate) struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = OperatorError;

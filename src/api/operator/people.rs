@@ -66,7 +66,7 @@ impl<'a> LinkObject<'a> {
     }
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -78,12 +78,12 @@ pub async fn list(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Invite {
+pub(crate) struct Invite {
     email: String,
     role: Option<String>,
 }
 
-pub async fn invite(
+pub(crate) async fn invite(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
     JsonBody(Invite { email, role }): JsonBody<Invite>,
@@ -103,7 +103,7 @@ struct InvitationObject<'a> {
 }
 
 /// Lists the invitations that have not been used and have not expired.
-pub async fn invitations(
+pub(crate) async fn invitations(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -122,7 +122,7 @@ pub async fn invitations(
     Ok(Json(List::new(open.collect())).into_response())
 }
 
-pub async fn withdraw(
+pub(crate) async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     Path((account_id, email)): Path<(String, String)>,
 ) -> Result<Response, OperatorError> {
@@ -136,11 +136,11 @@ pub async fn withdraw(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub(crate) struct Change {
     role: String,
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     JsonBody(Change { role }): JsonBody<Change>,
@@ -152,7 +152,7 @@ pub async fn change(
     Ok(Json(PersonObject::new(&person)).into_response())
 }
 
-pub async fn remove(
+pub(crate) async fn remove(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
@@ -162,7 +162,7 @@ pub async fn remove(
     Ok(Json(PersonObject::new(&person)).into_response())
 }
 
-pub async fn reset(
+pub(crate) async fn reset(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {

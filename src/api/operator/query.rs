@@ -8,7 +8,7 @@ use super::error::OperatorError;
 use crate::base::timestamp;
 
 /// The query as `T`; a query that cannot be read gets the error envelope of this API.
-pub struct ReadQuery<T>(pub T);
+pub(crate) struct ReadQuery<T>(pub T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     type Rejection = OperatorError;
@@ -26,14 +26,14 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
 
 /// The half-open range of times `[from, to)`.
 #[derive(Deserialize)]
-pub struct TimeRange {
+pub(crate) struct TimeRange {
     from: Option<String>,
     to: Option<String>,
 }
 
 impl TimeRange {
     /// Returns both ends in Unix seconds. An end that is not given is unlimited.
-    pub fn read(&self) -> Result<(i64, i64), OperatorError> {
+    pub(crate) fn read(&self) -> Result<(i64, i64), OperatorError> {
         let from = time("from", self.from.as_deref(), 0)?;
         Ok((from, time("to", self.to.as_deref(), i64::MAX)?))
     }

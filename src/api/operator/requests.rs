@@ -164,7 +164,7 @@ fn steps(call: &Call) -> Vec<Step> {
 
 /// Finds a request by its call ID or by its `X-Request-ID`. Clients may use one `X-Request-ID` for several requests:
 /// then this is the newest, and `same_request_id` lists the others.
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {

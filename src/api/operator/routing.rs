@@ -128,7 +128,7 @@ fn shown(time: SystemTime) -> String {
     timestamp::shown_ms(ms.unwrap_or(0))
 }
 
-pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let routes = gateway.routes();
     let deployments = routes.deployments.configured().iter();
     let object = RoutingObject {
@@ -165,13 +165,13 @@ fn chosen(((routed_model, reason), tally): ((String, &'static str), ChoiceTally)
 }
 
 #[derive(Deserialize)]
-pub struct ExplainQuery {
+pub(crate) struct ExplainQuery {
     /// The account whose plan and conversations apply. Without one, all models are included.
     account: Option<String>,
 }
 
 /// Dry run: calls no provider and changes no state. The body is one of `POST /v1/chat/completions`.
-pub async fn explain(
+pub(crate) async fn explain(
     State(gateway): State<Arc<Gateway>>,
     ReadQuery(ExplainQuery { account }): ReadQuery<ExplainQuery>,
     body: Body,

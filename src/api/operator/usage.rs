@@ -73,7 +73,7 @@ fn usage_object(call: Call) -> Option<UsageObject> {
     })
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
     ReadQuery(range): ReadQuery<TimeRange>,

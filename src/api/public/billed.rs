@@ -24,14 +24,14 @@ use crate::{
 
 /// An endpoint whose calls are billed.
 #[derive(Clone, Copy, Debug)]
-pub enum Endpoint {
+pub(crate) enum Endpoint {
     ChatCompletions,
     Responses,
 }
 
 impl Endpoint {
     /// Authenticates and serves a request; an error becomes its envelope.
-    pub async fn serve(
+    pub(crate) async fn serve(
         self,
         gateway: &Arc<Gateway>,
         request: Request,
@@ -45,7 +45,7 @@ impl Endpoint {
     }
 
     /// Serves a request of a caller that was authenticated by a key or by a portal session.
-    pub async fn serve_caller(
+    pub(crate) async fn serve_caller(
         self,
         gateway: &Arc<Gateway>,
         caller: Caller,

@@ -32,7 +32,7 @@ const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 const SHOWN_CONTRIBUTIONS: usize = 3;
 
 /// A request for a model that its caller may use.
-pub struct Permitted {
+pub(crate) struct Permitted {
     /// Borrowed snapshot, unless [`Self::owned`] was called.
     routes: Guard<Arc<Routes>>,
     route: Route,
@@ -41,7 +41,7 @@ pub struct Permitted {
 
 impl Permitted {
     /// Checks that the account may use the model (§3.3) and that its settings have the right types.
-    pub fn check(
+    pub(crate) fn check(
         gateway: &Gateway,
         caller: &Caller,
         request: &mut ChatRequest,
@@ -54,7 +54,7 @@ impl Permitted {
     }
 
     /// Turns the borrowed snapshot of the routes into an owned one; needed before an `.await`.
-    pub fn owned(self) -> Self {
+    pub(crate) fn owned(self) -> Self {
         Self {
             routes: Guard::from_inner(Guard::into_inner(self.routes)),
             ..self
@@ -93,7 +93,7 @@ impl Permitted {
 
     /// Checks the values (§2.2–2.4, §8.3), converts the request to a [`ChatCall`], and lets a hybrid choose its target
     /// (§2.8).
-    pub fn prepare(
+    pub(crate) fn prepare(
         self,
         gateway: &Gateway,
         (account_id, plan): (&str, Plan),
@@ -118,7 +118,7 @@ impl Permitted {
 }
 
 /// Runs a call and returns its response in the form of the endpoint.
-pub async fn respond(
+pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: RequestLog,
@@ -148,7 +148,7 @@ pub async fn respond(
 
 /// The decision of a hybrid for a request, with the terms that contributed most to its scores.
 #[derive(Serialize)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     #[serde(flatten)]
     decision: Box<Decision>,
     /// Contains words of the prompt, so it is returned only to the sender of the prompt and never stored.
@@ -158,7 +158,7 @@ pub struct Explanation {
 /// Explains which target a hybrid would choose for this chat request; `None` for other models.
 ///
 /// Dry run: calls no provider and changes no state.
-pub fn explain(
+pub(crate) fn explain(
     gateway: &Gateway,
     account: (&str, Plan),
     body: &[u8],

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Checks and runs a chat completion.
-pub async fn respond(
+pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,

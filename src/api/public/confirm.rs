@@ -21,7 +21,7 @@ use crate::{
 const MAX_ATTEMPTS: usize = 3;
 
 /// Runs `attempt`; after a refusal of a cached caller, again with the caller as the store has it.
-pub async fn retry_if_stale<Attempt>(
+pub(crate) async fn retry_if_stale<Attempt>(
     gateway: &Gateway,
     mut caller: Caller,
     attempt: impl Fn(Caller) -> Attempt,
@@ -44,7 +44,7 @@ where
 
 /// Reads the whole body. If that fails, a cached caller is re-read first, so that a key that was disabled meanwhile
 /// gets the error for its key.
-pub async fn read_caller_body(
+pub(crate) async fn read_caller_body(
     gateway: &Gateway,
     caller: &Caller,
     body: Body,

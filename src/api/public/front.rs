@@ -30,7 +30,7 @@ struct Billed {
 
 impl Front {
     /// A front without billed endpoints.
-    pub fn new(router: Router) -> Self {
+    pub(crate) fn new(router: Router) -> Self {
         Self {
             billed: None,
             router,
@@ -39,7 +39,7 @@ impl Front {
 
     /// Adds billed endpoints, which are not in the router.
     #[must_use]
-    pub fn with_billed(
+    pub(crate) fn with_billed(
         self,
         gateway: &Arc<Gateway>,
         endpoints: &'static [(&'static str, Endpoint)],

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{api::Json, gateway::Gateway};
 
 /// Readiness: 200 if the gateway accepts calls, 503 with the reason otherwise.
-pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let body = |status: &str| {
         Json(json!({
             "status": status, "service": "tollgate", "version": env!("CARGO_PKG_VERSION"),
@@ -35,6 +35,6 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
 }
 
 /// Liveness: 200 while the process runs, whatever the state of its stores.
-pub async fn alive() -> Response {
+pub(crate) async fn alive() -> Response {
     Json(json!({ "status": "alive" })).into_response()
 }

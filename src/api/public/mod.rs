@@ -18,8 +18,8 @@ mod responses;
 mod router;
 mod sse;
 
-pub use billed::Endpoint;
-pub use call::explain;
+pub(crate) use billed::Endpoint;
+pub(crate) use call::explain;
 pub use front::Front;
-pub use payments::delivered;
-pub use router::public;
+pub(crate) use payments::delivered;
+pub(crate) use router::public;

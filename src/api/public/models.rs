@@ -55,7 +55,7 @@ impl Filters {
 }
 
 /// Lists the models that the caller can see and that pass the filters.
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
@@ -69,7 +69,7 @@ pub async fn list(
 }
 
 /// One model. A model that the caller cannot see is 404, never 403 (§4.5).
-pub async fn one(
+pub(crate) async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     id: Result<Path<String>, PathRejection>,

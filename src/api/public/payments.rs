@@ -20,7 +20,7 @@ use crate::{
 const MAX_BYTES: usize = 64 << 10;
 
 /// The route of the callback; empty if no payment provider is configured.
-pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
     let payments = gateway.payments.as_ref();
     match payments.and_then(|payments| payments.provider.event_path()) {
         Some(path) => Router::new().route(path, post(deliver)),
@@ -45,7 +45,7 @@ async fn deliver(
 /// Verifies an event and credits its payment. Returns the account that was credited, if any.
 ///
 /// The credit is committed when this returns `Ok`. A 5xx makes the provider send the event again.
-pub async fn delivered(
+pub(crate) async fn delivered(
     gateway: &Arc<Gateway>,
     headers: &HeaderMap,
     body: &[u8],

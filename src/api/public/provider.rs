@@ -34,7 +34,7 @@ struct TierPrice {
 }
 
 /// Summarises the published models of the highest Personal tier.
-pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
     // If the store is unavailable, the settings of the last refresh are used.
     let _ = gateway.ledger.refresh().await;
     let personal = Plan::new(Track::Personal, Tier::Max).unwrap_or(Plan::ANONYMOUS);

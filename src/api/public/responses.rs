@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Creates a response.
-pub async fn respond(
+pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
@@ -90,7 +90,7 @@ fn with_responses_field(error: GatewayError) -> GatewayError {
 }
 
 /// `GET /v1/responses/{id}`, for the account that owns it.
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
     id: Result<Path<String>, PathRejection>,
@@ -107,7 +107,7 @@ pub async fn show(
 }
 
 /// `DELETE /v1/responses/{id}`, for the account that owns it.
-pub async fn delete(
+pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
     id: Result<Path<String>, PathRejection>,

@@ -20,7 +20,7 @@ const BILLED: [(&str, Endpoint); 2] = [
 ];
 
 /// The public listener: the API and, if the portal is enabled, its `pages`.
-pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
+pub(crate) fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
 

@@ -30,7 +30,7 @@ use crate::{
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The response that starts a stream; how it ends is added to the log.
-pub fn response(
+pub(crate) fn response(
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
     error_writer: ErrorWriter,

@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use crate::{base::keys::random_id, config, net::connect::chain};
 
-pub mod templates;
+pub(crate) mod templates;
 
 /// Timeout for sending one e-mail.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An e-mail to one recipient.
 #[derive(Clone, Debug)]
-pub struct Email {
+pub(crate) struct Email {
     pub to: String,
     pub subject: String,
     /// Plain text, in lines.
@@ -32,7 +32,7 @@ pub struct Email {
 /// Why an e-mail was not sent, for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct MailError(String);
+pub(crate) struct MailError(String);
 
 /// The SMTP client.
 pub struct Mail {
@@ -47,14 +47,14 @@ impl fmt::Debug for Mail {
 }
 
 impl Mail {
-    pub fn new(config: &config::Mail) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Mail) -> Result<Self, String> {
         Ok(Self {
             server: config::mail_server(&config.url)?,
             from: config.from.clone(),
         })
     }
 
-    pub async fn send(&self, message: Email) -> Result<(), MailError> {
+    pub(crate) async fn send(&self, message: Email) -> Result<(), MailError> {
         let to = message.to.parse::<Address>();
         let to =
             to.map_err(|error| MailError(format!("the recipient's address is invalid: {error}")))?;
@@ -80,7 +80,7 @@ impl Mail {
     }
 
     /// Connects and signs in to the server; sends nothing.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         match self.server.test_connection().await {
             Ok(true) => Ok(format!("e-mails are sent from {}", self.from)),
             Ok(false) => Err("the server accepts no e-mails".into()),
@@ -90,7 +90,7 @@ impl Mail {
 }
 
 /// Whether the text is a plain e-mail address, without a display name or a list around it.
-pub fn is_address(text: &str) -> bool {
+pub(crate) fn is_address(text: &str) -> bool {
     text.parse::<Address>().is_ok()
 }
 

@@ -7,7 +7,7 @@ use super::Email;
 use crate::base::keys::Secret;
 
 /// To a person whom an operator has invited.
-pub fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
+pub(crate) fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "You are invited to {portal}/portal\n\n\
          Choose a password here, within seven days:\n\n{}\n\n\
@@ -18,7 +18,7 @@ pub fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
 }
 
 /// To a visitor who signs up, to prove that the address is theirs.
-pub fn proof(to: &str, portal: &str, link: &Secret) -> Email {
+pub(crate) fn proof(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "An account at {portal}/portal was requested for this address.\n\n\
          If it was you, choose a password here, within a day:\n\n{}\n\n\
@@ -29,7 +29,7 @@ pub fn proof(to: &str, portal: &str, link: &Secret) -> Email {
 }
 
 /// To a visitor who signs up with an address that already has an account.
-pub fn known_already(to: &str, portal: &str) -> Email {
+pub(crate) fn known_already(to: &str, portal: &str) -> Email {
     let text = format!(
         "An account at {portal}/portal was requested for this address, which has one already.\n\n\
          If it was you, sign in: {portal}/portal/sign-in\n\
@@ -40,7 +40,7 @@ pub fn known_already(to: &str, portal: &str) -> Email {
 }
 
 /// To a person who has requested a new password.
-pub fn reset(to: &str, portal: &str, link: &Secret) -> Email {
+pub(crate) fn reset(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "A new password was requested for this address at {portal}/portal\n\n\
          If it was you, set it here, within an hour:\n\n{}\n\n\
@@ -51,7 +51,7 @@ pub fn reset(to: &str, portal: &str, link: &Secret) -> Email {
 }
 
 /// To a person for whom an operator has made a reset link.
-pub fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email {
+pub(crate) fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "The operator of {portal}/portal lets you set a new password here, within an hour:\n\n{}\n\n\
          The link works once. Until then your password does not change.\n",

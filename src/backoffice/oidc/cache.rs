@@ -12,7 +12,7 @@ const MAX_AGE: Duration = Duration::from_hours(1);
 const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A cached value. Of concurrent callers one fetches it; the others wait and share its result, also a failure.
-pub struct Cached<T>(Mutex<Latest<T>>);
+pub(crate) struct Cached<T>(Mutex<Latest<T>>);
 
 struct Latest<T> {
     value: Option<(Instant, Arc<T>)>,
@@ -32,7 +32,7 @@ impl<T> Default for Cached<T> {
 
 impl<T> Cached<T> {
     /// The cached value, or a new one if there is none or it is too old.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         fetch: impl Future<Output = Result<T, OidcError>>,
     ) -> Result<Arc<T>, OidcError> {
@@ -47,7 +47,7 @@ impl<T> Cached<T> {
     }
 
     /// Fetches the value even if it is cached; returns the cached one if that was done less than a minute ago.
-    pub async fn refresh(
+    pub(crate) async fn refresh(
         &self,
         fetch: impl Future<Output = Result<T, OidcError>>,
     ) -> Result<Arc<T>, OidcError> {

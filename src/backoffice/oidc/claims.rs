@@ -14,7 +14,7 @@ const MAX_SUBJECT: usize = 255;
 
 /// The user as identified by the issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claims {
+pub(crate) struct Claims {
     /// `sub`: the issuer's identifier of the user, unique and never reassigned.
     pub subject: String,
     /// Only if the issuer has verified the address.
@@ -24,7 +24,7 @@ pub struct Claims {
 
 /// The claims about the user, as they are sent in the ID token and by the userinfo endpoint.
 #[derive(Debug, Deserialize)]
-pub struct UserClaims {
+pub(crate) struct UserClaims {
     pub sub: String,
     pub email: Option<String>,
     #[serde(default, deserialize_with = "flag")]
@@ -52,7 +52,7 @@ enum Audience {
 }
 
 /// The values that the token's claims must have.
-pub struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     pub issuer: &'a str,
     pub client_id: &'a str,
     pub nonce: &'a str,
@@ -67,7 +67,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 
 impl UserClaims {
     /// Parses and checks the payload of a token whose signature was verified.
-    pub fn from_token(payload: &[u8], expected: &Expected) -> Result<Self, OidcError> {
+    pub(crate) fn from_token(payload: &[u8], expected: &Expected) -> Result<Self, OidcError> {
         let refused = |why: &str| OidcError::Refused(format!("the ID token {why}"));
         let unreadable = |_| refused("lacks a required claim");
         let token: TokenClaims = serde_json::from_slice(payload).map_err(unreadable)?;

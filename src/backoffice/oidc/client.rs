@@ -16,13 +16,13 @@ use crate::{
 
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-pub struct HttpClient {
+pub(crate) struct HttpClient {
     http: connect::Client,
     timeout: Duration,
 }
 
 impl HttpClient {
-    pub fn new(timeout: Duration) -> Result<Self, String> {
+    pub(crate) fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
             http: connect::client(timeout)?,
             timeout,
@@ -30,7 +30,7 @@ impl HttpClient {
     }
 
     /// A request with the headers that all requests have.
-    pub fn request(method: Method, url: &str) -> Builder {
+    pub(crate) fn request(method: Method, url: &str) -> Builder {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Request::builder()
             .method(method)
@@ -42,7 +42,7 @@ impl HttpClient {
     }
 
     /// Fetches a JSON document; `what` names it in error messages.
-    pub async fn get<T: DeserializeOwned>(
+    pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         what: &str,
         url: &str,
@@ -60,7 +60,7 @@ impl HttpClient {
     }
 
     /// Sends a request and returns status and body of the response; `what` names the resource in error messages.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         what: &str,
         request: Builder,
@@ -83,19 +83,19 @@ impl HttpClient {
     }
 }
 
-pub fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, OidcError> {
+pub(crate) fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, OidcError> {
     // Leaves out the error's text, which may contain a part of a token.
     let invalid = |_| OidcError::Unavailable(format!("{what} cannot be used: invalid JSON"));
     serde_json::from_slice(body).map_err(invalid)
 }
 
-pub fn unexpected(what: &str, status: StatusCode) -> OidcError {
+pub(crate) fn unexpected(what: &str, status: StatusCode) -> OidcError {
     let status = status.as_u16();
     OidcError::Unavailable(format!("{what} cannot be used: status {status}"))
 }
 
 /// The error code of a refusal (RFC 6749), e.g. `invalid_grant`.
-pub fn error_code(body: &[u8]) -> Option<String> {
+pub(crate) fn error_code(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Refusal {
         error: String,
@@ -105,7 +105,7 @@ pub fn error_code(body: &[u8]) -> Option<String> {
 }
 
 /// Whether the text has the form of an error code and can be logged.
-pub fn is_error_code(code: &str) -> bool {
+pub(crate) fn is_error_code(code: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     (1..=40).contains(&code.len()) && code.bytes().all(plain)
 }

@@ -6,18 +6,18 @@ use super::OidcError;
 use crate::config::is_safe_url;
 
 #[derive(Debug, Deserialize)]
-pub struct Document {
+pub(crate) struct Document {
     issuer: String,
     pub authorization_endpoint: String,
     pub token_endpoint: String,
     pub jwks_uri: String,
-    pub userinfo_endpoint: Option<String>,
+    pub(crate) userinfo_endpoint: Option<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
 /// How the client authenticates at the token endpoint.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ClientAuth {
+pub(crate) enum ClientAuth {
     /// `client_secret_basic`: the secret in the `Authorization` header.
     Basic,
     /// `client_secret_post`: the secret in the body.
@@ -25,14 +25,14 @@ pub enum ClientAuth {
 }
 
 /// The URL of an issuer's discovery document.
-pub fn url(issuer: &str) -> String {
+pub(crate) fn url(issuer: &str) -> String {
     let issuer = issuer.trim_end_matches('/');
     format!("{issuer}/.well-known/openid-configuration")
 }
 
 impl Document {
     /// Checks that the document is this issuer's and that its URLs are safe.
-    pub fn checked(self, issuer: &str) -> Result<Self, OidcError> {
+    pub(crate) fn checked(self, issuer: &str) -> Result<Self, OidcError> {
         if self.issuer != issuer {
             let own: String = self.issuer.chars().take(200).collect();
             return Err(OidcError::Unavailable(format!(
@@ -56,7 +56,7 @@ impl Document {
     }
 
     /// How to authenticate at the token endpoint; `Basic` is the standard's default.
-    pub fn client_auth(&self) -> Result<ClientAuth, OidcError> {
+    pub(crate) fn client_auth(&self) -> Result<ClientAuth, OidcError> {
         let Some(methods) = &self.token_endpoint_auth_methods_supported else {
             return Ok(ClientAuth::Basic);
         };

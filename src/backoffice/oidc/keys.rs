@@ -10,14 +10,14 @@ use serde_json::Value;
 
 /// The supported algorithms. `none` and algorithms with a shared secret (`HS256`) are not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     Rs256,
     Es256,
     EdDsa,
 }
 
 impl Algorithm {
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "RS256" => Some(Self::Rs256),
             "ES256" => Some(Self::Es256),
@@ -29,7 +29,7 @@ impl Algorithm {
 
 /// The key set as it is sent. Parsed key by key, so that unreadable keys are skipped.
 #[derive(Deserialize)]
-pub struct KeySet {
+pub(crate) struct KeySet {
     keys: Vec<Value>,
 }
 
@@ -48,7 +48,7 @@ struct Jwk {
     y: Option<String>,
 }
 
-pub struct Key {
+pub(crate) struct Key {
     pub id: Option<String>,
     public: Public,
 }
@@ -60,7 +60,7 @@ enum Public {
 }
 
 impl KeySet {
-    pub fn usable(self) -> Vec<Key> {
+    pub(crate) fn usable(self) -> Vec<Key> {
         self.keys.into_iter().filter_map(Key::read).collect()
     }
 }
@@ -100,7 +100,12 @@ impl Key {
     }
 
     /// Whether `message` was signed with this key, by the algorithm of the key.
-    pub fn has_signed(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn has_signed(
+        &self,
+        algorithm: Algorithm,
+        message: &[u8],
+        signature: &[u8],
+    ) -> bool {
         let checked = match &self.public {
             _ if algorithm != self.algorithm() => return false,
             Public::Rsa { n, e } => RsaPublicKeyComponents { n, e }.verify(

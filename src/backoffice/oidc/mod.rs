@@ -30,7 +30,7 @@ use self::{
     keys::{Key, KeySet},
     token::IdToken,
 };
-pub use self::{claims::Claims, client::is_error_code};
+pub(crate) use self::{claims::Claims, client::is_error_code};
 use crate::{
     base::{keys::Secret, timestamp},
     config,
@@ -41,7 +41,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a user could not be identified, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OidcError {
+pub(crate) enum OidcError {
     /// The issuer cannot be reached or is not configured properly.
     #[error("{0}")]
     Unavailable(String),
@@ -52,7 +52,7 @@ pub enum OidcError {
 
 /// The parameters of one attempt to sign in, the same in both steps of the flow.
 #[derive(Clone, Copy)]
-pub struct SignInAttempt<'a> {
+pub(crate) struct SignInAttempt<'a> {
     /// Where the issuer sends the browser back to.
     pub redirect_uri: &'a str,
     pub state: &'a str,
@@ -75,7 +75,7 @@ struct Tokens {
 }
 
 impl Issuer {
-    pub fn new(config: &config::Oidc) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Oidc) -> Result<Self, String> {
         Ok(Self {
             config: config.clone(),
             http: HttpClient::new(TIMEOUT)?,
@@ -85,17 +85,17 @@ impl Issuer {
     }
 
     /// The display name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.config.name
     }
 
     /// The issuer identifier (`iss`).
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.config.issuer
     }
 
     /// Whether the configuration allows users with this address to sign in.
-    pub fn admits(&self, email: Option<&str>) -> bool {
+    pub(crate) fn admits(&self, email: Option<&str>) -> bool {
         let allowed = &self.config.allowed_domains;
         let domain = email.and_then(|email| email.rsplit_once('@'));
         let domain = domain.map(|(_, domain)| domain.to_lowercase());
@@ -103,7 +103,10 @@ impl Issuer {
     }
 
     /// The URL of the issuer's page on which the user signs in.
-    pub async fn authorization_url(&self, attempt: SignInAttempt<'_>) -> Result<String, OidcError> {
+    pub(crate) async fn authorization_url(
+        &self,
+        attempt: SignInAttempt<'_>,
+    ) -> Result<String, OidcError> {
         let document = self.document().await?;
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(attempt.verifier));
         let query = form(&[
@@ -122,7 +125,7 @@ impl Issuer {
     }
 
     /// Identifies the user who came back from the issuer with this code.
-    pub async fn identify(
+    pub(crate) async fn identify(
         &self,
         code: &str,
         attempt: SignInAttempt<'_>,
@@ -149,7 +152,7 @@ impl Issuer {
     }
 
     /// Checks that the discovery document and usable keys can be fetched.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         let keys = self.keys().await.map_err(|error| error.to_string())?;
         match keys.len() {
             0 => Err("it has no usable key (RS256, ES256 or EdDSA)".into()),

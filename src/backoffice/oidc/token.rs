@@ -9,7 +9,7 @@ use super::{
 };
 
 /// A parsed ID token. Not to be trusted before its signature and its claims are checked.
-pub struct IdToken<'a> {
+pub(crate) struct IdToken<'a> {
     algorithm: Algorithm,
     key_id: Option<String>,
     signed: &'a [u8],
@@ -26,7 +26,7 @@ struct Header {
 }
 
 impl<'a> IdToken<'a> {
-    pub fn parse(text: &'a str) -> Result<Self, OidcError> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, OidcError> {
         let refused = |why: &str| OidcError::Refused(format!("the ID token {why}"));
         let unreadable = || refused("cannot be read");
         let (signed, signature) = text.rsplit_once('.').ok_or_else(unreadable)?;
@@ -49,7 +49,7 @@ impl<'a> IdToken<'a> {
     }
 
     /// Whether the token is signed by the key that it names, or by any of the keys if it names none.
-    pub fn is_signed_by(&self, keys: &[Key]) -> bool {
+    pub(crate) fn is_signed_by(&self, keys: &[Key]) -> bool {
         let mut keys = keys
             .iter()
             .filter(|key| self.key_id.is_none() || key.id == self.key_id);
@@ -57,7 +57,7 @@ impl<'a> IdToken<'a> {
     }
 
     /// Whether the token names one of these keys.
-    pub fn names_one_of(&self, keys: &[Key]) -> bool {
+    pub(crate) fn names_one_of(&self, keys: &[Key]) -> bool {
         self.key_id.is_some() && keys.iter().any(|key| key.id == self.key_id)
     }
 }

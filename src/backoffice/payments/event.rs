@@ -7,7 +7,7 @@ use super::{EventError, Paid, PaymentEvent, Sum};
 use crate::base::money::NanoUsd;
 
 /// A checkout was completed; with a delayed payment method it is not paid yet.
-pub const COMPLETED: &str = "checkout.session.completed";
+pub(crate) const COMPLETED: &str = "checkout.session.completed";
 /// The payment with a delayed method has succeeded.
 const PAID_LATER: &str = "checkout.session.async_payment_succeeded";
 
@@ -36,7 +36,7 @@ struct Session {
 }
 
 /// Parses an event whose signature was checked.
-pub fn read(body: &[u8]) -> Result<PaymentEvent, EventError> {
+pub(crate) fn read(body: &[u8]) -> Result<PaymentEvent, EventError> {
     let event: Event<'_> = serde_json::from_slice(body).map_err(|_| EventError::Unreadable)?;
     if event.kind != COMPLETED && event.kind != PAID_LATER {
         return Ok(PaymentEvent::Other);

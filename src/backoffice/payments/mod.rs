@@ -15,7 +15,7 @@ mod stripe;
 mod test;
 
 use self::stripe::Stripe;
-pub use self::test::TestPayments;
+pub(crate) use self::test::TestPayments;
 use crate::{
     base::money::NanoUsd,
     config::{self, Offer, PaymentProvider},
@@ -115,7 +115,7 @@ pub struct Payments {
 }
 
 impl Payments {
-    pub fn new(config: &config::Payments) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Payments) -> Result<Self, String> {
         let offer = config.offer.clone();
         Ok(match &config.provider {
             PaymentProvider::Stripe(stripe) => Self {

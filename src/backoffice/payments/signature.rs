@@ -11,12 +11,12 @@ use ring::hmac;
 use super::EventError;
 use crate::base::keys::Secret;
 
-pub const HEADER: HeaderName = HeaderName::from_static("stripe-signature");
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("stripe-signature");
 /// How far the time of a signature may differ from the gateway's clock, either way.
 const TOLERANCE_SECONDS: u64 = 300;
 
 /// Checks that the body was signed with the secret, at a time close to `now`.
-pub fn check(
+pub(crate) fn check(
     secret: &Secret,
     headers: &HeaderMap,
     body: &[u8],
@@ -53,7 +53,7 @@ pub fn check(
 }
 
 /// The header value for a body that is signed at `now`.
-pub fn sign(secret: &Secret, body: &[u8], now: i64) -> String {
+pub(crate) fn sign(secret: &Secret, body: &[u8], now: i64) -> String {
     let time = now.to_string();
     let tag = hmac::sign(&key(secret), &signed_text(&time, body));
     let mut line = format!("t={time},v1=");

@@ -20,7 +20,7 @@ const MAX_RESPONSE_BYTES: usize = 256 << 10;
 /// Longest session ID that is accepted.
 const MAX_SESSION_ID: usize = 255;
 
-pub struct Stripe {
+pub(crate) struct Stripe {
     http: connect::Client,
     base_url: String,
     key: Secret,
@@ -29,7 +29,7 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    pub fn new(config: &config::Stripe) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Stripe) -> Result<Self, String> {
         Ok(Self {
             http: connect::client(config.timeout)?,
             base_url: config.base_url.clone(),

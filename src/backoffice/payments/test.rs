@@ -12,12 +12,12 @@ use crate::base::{keys::Secret, money::NanoUsd};
 pub struct TestPayments(Secret);
 
 impl TestPayments {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Secret::generate())
     }
 
     /// Headers and body of the event that a provider sends when a checkout is paid.
-    pub fn event(&self, checkout: &str, amount: NanoUsd, now: i64) -> (HeaderMap, Vec<u8>) {
+    pub(crate) fn event(&self, checkout: &str, amount: NanoUsd, now: i64) -> (HeaderMap, Vec<u8>) {
         let body = json!({
             "type": event::COMPLETED,
             "created": now,

@@ -28,7 +28,7 @@ const MAX_CONNECTIONS: usize = 2;
 /// `SQLSTATE` of a statement on a table that does not exist.
 const UNDEFINED_TABLE: &str = "42P01";
 
-pub struct PostgresStore {
+pub(crate) struct PostgresStore {
     address: Address,
     idle: Mutex<Vec<Connected>>,
     /// One permit per connection.
@@ -43,7 +43,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    pub fn new(address: Address, deadline: Duration) -> Self {
+    pub(crate) fn new(address: Address, deadline: Duration) -> Self {
         let timeout = deadline * 3 / 4;
         let milliseconds = timeout.as_millis();
         Self {
@@ -56,7 +56,7 @@ impl PostgresStore {
         }
     }
 
-    pub async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, Error> {
         let waiting = timeout(self.timeout, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = waiting else {
             return Err(Error::Unexpected("all of its connections are busy".into()));

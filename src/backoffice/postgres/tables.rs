@@ -21,7 +21,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(7813223641002)";
 /// Creates the tables if there are none; fails if this gateway cannot use the existing ones.
 ///
 /// `begin` is the statement that begins the transaction.
-pub async fn create_if_missing(connection: &Connected, begin: &str) -> Result<(), Error> {
+pub(crate) async fn create_if_missing(connection: &Connected, begin: &str) -> Result<(), Error> {
     if exist(connection).await? {
         return Ok(());
     }

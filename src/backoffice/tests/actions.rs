@@ -9,7 +9,7 @@ contract!(
     concurrent_actions_are_each_recorded_once,
 );
 
-pub fn action(what: &str, subject: &str) -> Action {
+pub(crate) fn action(what: &str, subject: &str) -> Action {
     Action {
         at_ms: NOW * 1_000,
         actor: "person_1".into(),
@@ -49,7 +49,11 @@ async fn actions_are_returned_unchanged_newest_first(given: Given) {
         action("account.close", "acct_1"),
     ];
     for action in &actions {
-        given.backoffice.record(action).await.unwrap();
+        given
+            .backoffice
+            .record_once(&random_id("action_"), action)
+            .await
+            .unwrap();
     }
     let page = given.backoffice.actions_page(None, None, 10).await.unwrap();
     assert!(
@@ -64,7 +68,10 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
     for number in 0..10 {
         given
             .backoffice
-            .record(&action(&number.to_string(), "acct_1"))
+            .record_once(
+                &random_id("action_"),
+                &action(&number.to_string(), "acct_1"),
+            )
             .await
             .unwrap();
     }
@@ -81,7 +88,7 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
         // Actions recorded meanwhile are on none of the following pages.
         given
             .backoffice
-            .record(&action("late", "acct_1"))
+            .record_once(&random_id("action_"), &action("late", "acct_1"))
             .await
             .unwrap();
     }
@@ -107,7 +114,10 @@ async fn actions_are_found_by_their_subject(given: Given) {
         let subject = format!("acct_{}", number % 2);
         given
             .backoffice
-            .record(&action(&number.to_string(), &subject))
+            .record_once(
+                &random_id("action_"),
+                &action(&number.to_string(), &subject),
+            )
             .await
             .unwrap();
     }
@@ -132,7 +142,10 @@ async fn concurrent_actions_are_each_recorded_once(given: Given) {
         let backoffice = given.backoffice.clone();
         tokio::spawn(async move {
             backoffice
-                .record(&action(&number.to_string(), "acct_1"))
+                .record_once(
+                    &random_id("action_"),
+                    &action(&number.to_string(), "acct_1"),
+                )
                 .await
         })
     });

@@ -17,7 +17,7 @@ contract!(
 
 const TEN: NanoUsd = NanoUsd::new(10_000_000_000);
 
-pub fn new_checkout(account_id: &str, now: i64) -> NewCheckout {
+pub(crate) fn new_checkout(account_id: &str, now: i64) -> NewCheckout {
     NewCheckout {
         provider: "stripe",
         account_id: account_id.into(),
@@ -27,7 +27,7 @@ pub fn new_checkout(account_id: &str, now: i64) -> NewCheckout {
     }
 }
 
-pub fn payment(session: &str, nanos: i64, now: i64) -> Payment<'_> {
+pub(crate) fn payment(session: &str, nanos: i64, now: i64) -> Payment<'_> {
     Payment {
         provider: "stripe",
         session,

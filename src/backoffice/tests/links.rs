@@ -26,7 +26,7 @@ fn invitation() -> Purpose {
     }
 }
 
-pub fn new_link(email: &str) -> NewLink {
+pub(crate) fn new_link(email: &str) -> NewLink {
     NewLink {
         email: email.into(),
         purpose: invitation(),

@@ -11,7 +11,10 @@ use super::{
     sql::{Row, statement},
     sqlite::SqliteStore,
 };
-use crate::db::{postgres::Address, testing::postgres_server::PostgresServer};
+use crate::{
+    base::keys::random_id,
+    db::{postgres::Address, testing::postgres_server::PostgresServer},
+};
 
 /// Runs every case on SQLite and on PostgreSQL.
 macro_rules! contract {

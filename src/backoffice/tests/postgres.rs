@@ -122,7 +122,11 @@ async fn a_closed_connection_is_replaced() {
         assert!(given.is_in(&digest).await);
         assert_ne!(server.psql("postgres", &end), "0");
         let action = actions::action(&round.to_string(), "acct_1");
-        given.backoffice.record(&action).await.unwrap();
+        given
+            .backoffice
+            .record_once(&random_id("action_"), &action)
+            .await
+            .unwrap();
     }
     server.kill();
     server.start();
@@ -305,7 +309,10 @@ async fn the_store_works_through_pgbouncer() {
             let found = backoffice.session(&digest, NOW).await.unwrap().unwrap();
             assert_eq!(found.person.unwrap().id, person.id);
             backoffice
-                .record(&actions::action("sign-up", &person.id))
+                .record_once(
+                    &random_id("action_"),
+                    &actions::action("sign-up", &person.id),
+                )
                 .await
                 .unwrap();
         })

@@ -9,8 +9,8 @@ use std::fmt;
 mod node;
 mod section;
 
-pub use node::{Node, Value, parse};
-pub use section::{Section, as_fraction, as_integer, as_text, read};
+pub(crate) use node::{Node, Value, parse};
+pub(crate) use section::{Section, as_fraction, as_integer, as_text, read};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

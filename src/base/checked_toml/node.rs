@@ -10,13 +10,13 @@ use toml::{
 use super::{Mistake, Origin};
 
 #[derive(Clone, Debug)]
-pub struct Node {
+pub(crate) struct Node {
     pub origin: Origin,
     pub value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub enum Value {
+pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Flag(bool),
@@ -28,7 +28,7 @@ pub enum Value {
 
 impl Value {
     /// Formats the value for an error message.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),
             Self::Integer(number) => number.to_string(),
@@ -41,7 +41,7 @@ impl Value {
 }
 
 /// Parses a document; the errors are all mistakes in its syntax.
-pub fn parse(text: &str) -> Result<Node, Vec<Mistake>> {
+pub(crate) fn parse(text: &str) -> Result<Node, Vec<Mistake>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         return Err(errors

@@ -9,7 +9,10 @@ use std::{
 use super::{Mistake, Node, Origin, Value};
 
 /// Reads `document` with `reader`; returns its result if there were no mistakes, otherwise all of them.
-pub fn read<T>(document: Node, reader: impl FnOnce(&mut Section) -> T) -> Result<T, Vec<Mistake>> {
+pub(crate) fn read<T>(
+    document: Node,
+    reader: impl FnOnce(&mut Section) -> T,
+) -> Result<T, Vec<Mistake>> {
     let mistakes = Rc::new(RefCell::new(Vec::new()));
     let mut root = Section::new(String::new(), document, mistakes.clone());
     let result = reader(&mut root);
@@ -25,7 +28,7 @@ pub fn read<T>(document: Node, reader: impl FnOnce(&mut Section) -> T) -> Result
 /// A table that is being read.
 ///
 /// Every getter removes its key. [`Self::finish`] reports the keys that are left as unknown.
-pub struct Section {
+pub(crate) struct Section {
     path: String,
     origin: Origin,
     entries: BTreeMap<String, Node>,
@@ -54,7 +57,7 @@ impl Section {
     }
 
     /// The value of `key`, converted by `read`; `None` if it is absent or invalid. An invalid value is a mistake.
-    pub fn optional<T>(
+    pub(crate) fn optional<T>(
         &mut self,
         key: &str,
         expected: &str,
@@ -74,7 +77,7 @@ impl Section {
     }
 
     /// Like [`Self::optional`], for a value that may be a secret: the mistake does not quote it.
-    pub fn optional_secret<T>(
+    pub(crate) fn optional_secret<T>(
         &mut self,
         key: &str,
         expected: &str,
@@ -90,7 +93,7 @@ impl Section {
     }
 
     /// Like [`Self::optional`], but an absent key is a mistake.
-    pub fn required<T>(
+    pub(crate) fn required<T>(
         &mut self,
         key: &str,
         expected: &str,
@@ -108,17 +111,17 @@ impl Section {
     }
 
     /// Reports a mistake if the key is present. Does not quote its value, which may be a secret.
-    pub fn refuse(&mut self, key: &str, message: &str) {
+    pub(crate) fn refuse(&mut self, key: &str, message: &str) {
         if let Some(node) = self.entries.remove(key) {
             self.report(node.origin, key, message);
         }
     }
 
-    pub fn text(&mut self, key: &str, expected: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str, expected: &str) -> Option<String> {
         self.optional(key, expected, as_text)
     }
 
-    pub fn flag(&mut self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
         self.optional(key, "true or false", |value| match value {
             Value::Flag(flag) => Some(*flag),
             Value::Text(text) => text.parse().ok(), // from the environment
@@ -126,11 +129,11 @@ impl Section {
         })
     }
 
-    pub fn integer<T: TryFrom<i64>>(&mut self, key: &str, expected: &str) -> Option<T> {
+    pub(crate) fn integer<T: TryFrom<i64>>(&mut self, key: &str, expected: &str) -> Option<T> {
         self.optional(key, expected, as_integer)
     }
 
-    pub fn texts(&mut self, key: &str, expected: &str) -> Option<Vec<String>> {
+    pub(crate) fn texts(&mut self, key: &str, expected: &str) -> Option<Vec<String>> {
         self.optional(key, expected, |value| match value {
             Value::List(items) => items.iter().map(|item| as_text(&item.value)).collect(),
             _ => None,
@@ -139,7 +142,7 @@ impl Section {
 
     /// The table under `key`, or an empty one if it is absent. Call [`Self::finish`] on it after reading.
     #[must_use]
-    pub fn section(&mut self, key: &str) -> Section {
+    pub(crate) fn section(&mut self, key: &str) -> Section {
         let absent = Node {
             origin: Origin::Absent,
             value: Value::Table(BTreeMap::new()),
@@ -149,7 +152,7 @@ impl Section {
     }
 
     /// All tables under `key` with their names: `[providers.a]`, `[providers.b]`.
-    pub fn named_sections(&mut self, key: &str) -> Vec<(String, Section)> {
+    pub(crate) fn named_sections(&mut self, key: &str) -> Vec<(String, Section)> {
         let mut parent = self.section(key);
         std::mem::take(&mut parent.entries)
             .into_iter()
@@ -161,7 +164,7 @@ impl Section {
     }
 
     /// All tables of the list under `key`: `[[deployments]]`.
-    pub fn list_of_sections(&mut self, key: &str) -> Vec<Section> {
+    pub(crate) fn list_of_sections(&mut self, key: &str) -> Vec<Section> {
         let Some(node) = self.take(key) else {
             return Vec::new();
         };
@@ -177,21 +180,21 @@ impl Section {
     }
 
     /// Reports a mistake that involves several values.
-    pub fn mistake(&self, key: &str, message: &str) {
+    pub(crate) fn mistake(&self, key: &str, message: &str) {
         self.report(self.origin.clone(), key, message);
     }
 
-    pub fn is_list(&self, key: &str) -> bool {
+    pub(crate) fn is_list(&self, key: &str) -> bool {
         let value = self.entries.get(key).map(|node| &node.value);
         matches!(value, Some(Value::List(_)))
     }
 
-    pub fn contains(&self, key: &str) -> bool {
+    pub(crate) fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
     /// Reports the keys that were not read as unknown.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         for (key, node) in &self.entries {
             let near = self.known.iter().min_by_key(|known| distance(known, key));
             let hint = match near {
@@ -225,14 +228,14 @@ impl Section {
     }
 }
 
-pub fn as_text(value: &Value) -> Option<String> {
+pub(crate) fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
         _ => None,
     }
 }
 
-pub fn as_integer<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+pub(crate) fn as_integer<T: TryFrom<i64>>(value: &Value) -> Option<T> {
     let number = match value {
         Value::Integer(number) => *number,
         Value::Text(text) => text.parse().ok()?, // from the environment
@@ -242,7 +245,7 @@ pub fn as_integer<T: TryFrom<i64>>(value: &Value) -> Option<T> {
 }
 
 /// A number from 0 to 1.
-pub fn as_fraction(value: &Value) -> Option<f32> {
+pub(crate) fn as_fraction(value: &Value) -> Option<f32> {
     let number: f32 = match value {
         Value::Integer(0) => 0.0,
         Value::Integer(1) => 1.0,

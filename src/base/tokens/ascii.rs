@@ -2,7 +2,7 @@
 
 /// The length of the pre-token at the start of the text. 0 if the two pre-tokenizers may differ, or if characters
 /// outside of ASCII may belong to it.
-pub fn piece(text: &[u8]) -> usize {
+pub(crate) fn piece(text: &[u8]) -> usize {
     let Some(&first) = text.first() else { return 0 };
     let length = match first {
         b'\'' => 0,
@@ -30,7 +30,7 @@ pub fn piece(text: &[u8]) -> usize {
 
 /// Whether the text starts with a letter, or with a space and a letter.
 #[inline]
-pub fn begins_word(text: &[u8]) -> bool {
+pub(crate) fn begins_word(text: &[u8]) -> bool {
     match text {
         [b' ', letter, ..] | [letter, ..] => letter.is_ascii_alphabetic(),
         [] => false,
@@ -75,7 +75,7 @@ fn white_space(text: &[u8]) -> usize {
 }
 
 /// How many leading digits both pre-tokenizers split into groups of three, whatever follows them.
-pub fn digits(text: &[u8]) -> usize {
+pub(crate) fn digits(text: &[u8]) -> usize {
     let digits = run(text, u8::is_ascii_digit);
     match text.get(digits) {
         // A digit of another script may share a pre-token with the last of these.

@@ -3,10 +3,10 @@
 use wide::i8x64;
 
 /// Bytes of a block: the bits of a `u64`.
-pub const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 
 /// The words of ASCII letters at the start of a block, as far as both pre-tokenizers certainly agree.
-pub struct Block {
+pub(crate) struct Block {
     /// The first byte of each word: the space before the letters, if there is one.
     starts: u64,
     /// The byte after each word.
@@ -20,7 +20,7 @@ pub struct Block {
 
 impl Block {
     #[inline]
-    pub fn of(bytes: &[u8; BLOCK]) -> Self {
+    pub(crate) fn of(bytes: &[u8; BLOCK]) -> Self {
         let bytes = i8x64::new(bytes.map(u8::cast_signed));
         // Bytes outside of ASCII are negative, and so less than both bounds.
         let within = |low: u8, high: u8| {
@@ -56,7 +56,7 @@ impl Block {
     /// Calls `word` with the start and end of each word until it returns `false`. Returns how many bytes the accepted
     /// words cover, and how many marks are among these.
     #[inline]
-    pub fn each_word(&self, mut word: impl FnMut(usize, usize) -> bool) -> (usize, u32) {
+    pub(crate) fn each_word(&self, mut word: impl FnMut(usize, usize) -> bool) -> (usize, u32) {
         let (mut starts, mut ends) = (self.starts, self.ends);
         let mut done = 0;
         while starts != 0 {

@@ -18,7 +18,7 @@ const TOOL_TOKENS: u64 = 4;
 
 /// The tokens of a prompt, before a provider has counted them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TokenCount {
+pub(crate) struct TokenCount {
     /// The tokens that tokenizers count, or a few more. It sizes reservations and holds.
     pub estimate: u64,
     /// The most tokens that a provider can count: a byte-level tokenizer makes no more tokens than there are bytes. The
@@ -31,7 +31,7 @@ pub struct TokenCount {
 
 impl TokenCount {
     /// Counts a text of the prompt.
-    pub fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.sent(text);
         self.estimate += if self.bound > LONGEST_ESTIMATED {
             text.len() as u64
@@ -41,12 +41,12 @@ impl TokenCount {
     }
 
     /// Counts a text that is sent but is not part of the prompt, in the bound only.
-    pub fn sent(&mut self, text: &str) {
+    pub(crate) fn sent(&mut self, text: &str) {
         self.bound += text.len() as u64;
     }
 
     /// The count of a new request of this account.
-    pub fn request(account_id: &str) -> Self {
+    pub(crate) fn request(account_id: &str) -> Self {
         Self {
             bound: REQUEST_ALLOWANCE,
             sender: Sender::new(account_id),
@@ -55,19 +55,19 @@ impl TokenCount {
     }
 
     /// Counts the start of a message.
-    pub fn message(&mut self) {
+    pub(crate) fn message(&mut self) {
         self.estimate += TOKENS_PER_MESSAGE;
         self.bound += MESSAGE_ALLOWANCE;
     }
 
     /// Counts the start of a tool's definition.
-    pub fn tool(&mut self) {
+    pub(crate) fn tool(&mut self) {
         self.estimate += TOOL_TOKENS;
         self.bound += TOOL_ALLOWANCE;
     }
 
     /// Counts instructions that the provider adds, for tools or a format.
-    pub fn instructions(&mut self) {
+    pub(crate) fn instructions(&mut self) {
         self.bound += INSTRUCTIONS_ALLOWANCE;
     }
 }

@@ -5,13 +5,13 @@ use super::table::{KIND_BLOCK, KIND_BLOCKS, KIND_MASK, Kind, MAY_COMPOSE};
 static KINDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kinds"));
 
 #[inline]
-pub fn kind(char: char) -> Kind {
+pub(crate) fn kind(char: char) -> Kind {
     Kind::ALL[usize::from(entry(char) & KIND_MASK)]
 }
 
 /// Whether normalization (NFC) may change the character or reorder it with its neighbours.
 #[inline]
-pub fn may_compose(char: char) -> bool {
+pub(crate) fn may_compose(char: char) -> bool {
     entry(char) & MAY_COMPOSE != 0
 }
 

@@ -7,7 +7,7 @@ use super::table::Merges;
 ///
 /// No word is that long; the longest pre-tokens are sentences in scripts without spaces. The limit bounds the memory
 /// and time that a hostile text can cost.
-pub const LONGEST_MERGED: usize = 4096;
+pub(crate) const LONGEST_MERGED: usize = 4096;
 /// Longest pre-token that is merged on the stack.
 const SHORT: usize = 64;
 /// Pairs per group. The lowest rank of each group is stored, so that the lowest of all is found without scanning all
@@ -18,7 +18,7 @@ const NO_MERGE: i32 = i32::MAX;
 
 /// A token in a linked list that gets shorter with each merge.
 #[derive(Clone, Copy, Default)]
-pub struct Node {
+pub(crate) struct Node {
     pub token: u32,
     previous: u16,
     pub next: u16,
@@ -26,7 +26,7 @@ pub struct Node {
 
 /// The exact number of tokens that a pre-token has in the vocabulary, or its number of bytes if it is longer than
 /// [`LONGEST_MERGED`].
-pub fn count(merges: Merges, piece: &[u8]) -> u64 {
+pub(crate) fn count(merges: Merges, piece: &[u8]) -> u64 {
     let tokens = match piece.len() {
         length @ 0..=1 => length,
         length @ 2..=SHORT => {
@@ -49,7 +49,7 @@ pub fn count(merges: Merges, piece: &[u8]) -> u64 {
 }
 
 /// Merges a pre-token of up to [`LONGEST_MERGED`] bytes on the heap. Returns the number of tokens and their list.
-pub fn merge_long(merges: Merges, piece: &[u8]) -> (usize, Vec<Node>) {
+pub(crate) fn merge_long(merges: Merges, piece: &[u8]) -> (usize, Vec<Node>) {
     let groups = piece.len().div_ceil(GROUP);
     let mut nodes = vec![Node::default(); piece.len()];
     let (mut ranks, mut lowest) = (vec![[NO_MERGE; GROUP]; groups], vec![0; groups]);

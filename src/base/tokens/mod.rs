@@ -27,8 +27,8 @@ mod word_table;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-pub use count::TokenCount;
-pub use text_cache::Sender;
+pub(crate) use count::TokenCount;
+pub(crate) use text_cache::Sender;
 
 use self::{
     merge::LONGEST_MERGED,
@@ -36,7 +36,7 @@ use self::{
 };
 
 /// Tokens of a message besides its texts: role, separators and the like.
-pub const TOKENS_PER_MESSAGE: u64 = 4;
+pub(crate) const TOKENS_PER_MESSAGE: u64 = 4;
 
 /// Estimates the tokens of a text: at least as many as each of the tokenizers counts.
 pub fn estimate_tokens(text: &str) -> u64 {
@@ -44,7 +44,7 @@ pub fn estimate_tokens(text: &str) -> u64 {
 }
 
 /// Estimates the tokens of one of the texts of a request. `merged` counts the bytes of the request that were merged.
-pub fn estimate_part(sender: Sender, text: &str, merged: &mut usize) -> u64 {
+pub(crate) fn estimate_part(sender: Sender, text: &str, merged: &mut usize) -> u64 {
     text_cache::tokens(sender, text, || {
         let tokens = count(text, merged);
         // If the merge budget ran out, bytes were counted in part: another request may get a lower result.

@@ -22,7 +22,7 @@ thread_local! {
 
 /// The larger token count of a word, if this thread has merged it with both vocabularies.
 #[inline]
-pub fn larger(key: u128) -> Option<u64> {
+pub(crate) fn larger(key: u128) -> Option<u64> {
     CACHE.with(|cache| {
         let found = cache[word_hash(key) % SLOTS].get();
         let counts = (found >> COUNTS) as u64;
@@ -33,7 +33,7 @@ pub fn larger(key: u128) -> Option<u64> {
 }
 
 /// The token count of a pre-token: from the cache, or counted by `merge` and then cached if it is short.
-pub fn count(piece: &[u8], vocabulary: Vocabulary, merge: impl FnOnce() -> u64) -> u64 {
+pub(crate) fn count(piece: &[u8], vocabulary: Vocabulary, merge: impl FnOnce() -> u64) -> u64 {
     let Some(key) = key_of(piece) else {
         return merge();
     };

@@ -10,7 +10,7 @@ use super::table::Kind;
 
 /// The pre-tokenizer of cl100k. Llama 3 and Qwen differ only in numbers and in white space at the end. Its expression:
 /// `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`
-pub fn cl100k(text: &str) -> usize {
+pub(crate) fn cl100k(text: &str) -> usize {
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return 0 };
     let rest = chars.as_str();
@@ -44,7 +44,7 @@ pub fn cl100k(text: &str) -> usize {
 ///
 /// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?`, the
 /// same with `+` and `*` exchanged, `\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-pub fn o200k(text: &str) -> usize {
+pub(crate) fn o200k(text: &str) -> usize {
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return 0 };
     let rest = chars.as_str();

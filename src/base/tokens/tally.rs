@@ -16,10 +16,10 @@ const WINDOW: usize = BLOCK + WORD_SLOT;
 /// How many bytes of a request may be merged, counted once for each vocabulary. When it is used up, pre-tokens that
 /// are in no table or cache count one token per byte, which is never too few. It bounds the time that a hostile
 /// request can cost. English text hardly needs merging; for Chinese the budget covers half a megabyte.
-pub const MERGE_BUDGET: usize = 1 << 20;
+pub(crate) const MERGE_BUDGET: usize = 1 << 20;
 
 /// The tokens of a text, for each of the two families of tokenizers.
-pub struct Tally {
+pub(crate) struct Tally {
     /// The largest count of cl100k, Llama 3 and Qwen 2.5.
     pub cl100k: u64,
     pub o200k: u64,
@@ -31,12 +31,12 @@ pub struct Tally {
 
 impl Tally {
     #[cfg(test)]
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self::with_budget(text, MERGE_BUDGET)
     }
 
     /// Counts a text, merging at most `budget` bytes.
-    pub fn with_budget(text: &str, budget: usize) -> Self {
+    pub(crate) fn with_budget(text: &str, budget: usize) -> Self {
         let mut tally = Self {
             cl100k: 0,
             o200k: 0,

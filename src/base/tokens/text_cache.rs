@@ -24,17 +24,17 @@ thread_local! {
 
 /// The sender of texts, as a hash that separates the cached texts of different senders.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sender(u64);
+pub(crate) struct Sender(u64);
 
 impl Sender {
-    pub fn new(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         Self(KEY.hash_one(id))
     }
 }
 
 /// The token count of a text: from the cache, or from `count`. That also returns whether its result is certain: only
 /// then it is cached.
-pub fn tokens(sender: Sender, text: &str, count: impl FnOnce() -> (u64, bool)) -> u64 {
+pub(crate) fn tokens(sender: Sender, text: &str, count: impl FnOnce() -> (u64, bool)) -> u64 {
     if text.len() < SHORTEST {
         return count().0;
     }

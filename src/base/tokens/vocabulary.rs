@@ -9,13 +9,13 @@ static O200K: Aligned<[u8; size_of::<PairSlot>() << 19]> =
 
 /// One of the two vocabularies with which tokens are counted.
 #[derive(Clone, Copy)]
-pub enum Vocabulary {
+pub(crate) enum Vocabulary {
     Cl100k,
     O200k,
 }
 
 impl Vocabulary {
-    pub fn merges(self) -> Merges<'static> {
+    pub(crate) fn merges(self) -> Merges<'static> {
         let (slots, _) = match self {
             Self::Cl100k => CL100K.0.as_chunks(),
             Self::O200k => O200K.0.as_chunks(),

@@ -20,14 +20,14 @@ const FIRST: [u128; WORD_SLOT] = {
 
 /// The lookup key of the first `length` of these bytes; `None` if that is too long for a word.
 #[inline]
-pub fn key(bytes: &WordSlot, length: usize) -> Option<u128> {
+pub(crate) fn key(bytes: &WordSlot, length: usize) -> Option<u128> {
     let mask = FIRST.get(length)?;
     Some(u128::from_le_bytes(*bytes) & mask)
 }
 
 /// The lookup key of a pre-token; `None` if it is empty, too long or ends with a zero byte.
 #[inline]
-pub fn key_of(piece: &[u8]) -> Option<u128> {
+pub(crate) fn key_of(piece: &[u8]) -> Option<u128> {
     piece.last().filter(|last| **last != 0)?;
     let mut bytes = [0; WORD_SLOT];
     bytes[..LONGEST_WORD]
@@ -38,7 +38,7 @@ pub fn key_of(piece: &[u8]) -> Option<u128> {
 
 /// The larger token count of a word in the two vocabularies; `None` if the table does not have it.
 #[inline]
-pub fn count(key: u128) -> Option<u64> {
+pub(crate) fn count(key: u128) -> Option<u64> {
     let slots: &[WordSlot] = WORDS.0.as_chunks().0;
     let first = word_hash(key);
     (0..WORD_PROBES).find_map(|probe| {

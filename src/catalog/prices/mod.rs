@@ -44,7 +44,7 @@ pub struct Above {
 
 /// Billed tokens of one response by kind; each token is counted in one kind only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Billable {
+pub(crate) struct Billable {
     pub input: u64,
     pub cached_input: u64,
     pub cache_write: u64,
@@ -54,7 +54,7 @@ pub struct Billable {
 
 /// A kind of token with a price of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenKind {
+pub(crate) enum TokenKind {
     Input,
     CachedInput,
     CacheWrite,
@@ -64,7 +64,7 @@ pub enum TokenKind {
 
 /// One line of a cost breakdown: tokens of one kind and their price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     pub kind: TokenKind,
     pub tokens: u64,
     pub rate: TokenPrice,
@@ -72,7 +72,7 @@ pub struct Line {
 
 impl TokenKind {
     /// Display name.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Input => "Input",
             Self::CachedInput => "Cached input",
@@ -113,7 +113,7 @@ impl Rates {
 
 impl Prices {
     /// Prices without thresholds or fees; cache writes are priced as input.
-    pub fn flat(input: TokenPrice, output: TokenPrice, cached_input: TokenPrice) -> Self {
+    pub(crate) fn flat(input: TokenPrice, output: TokenPrice, cached_input: TokenPrice) -> Self {
         let rates = Rates {
             input,
             output,
@@ -128,7 +128,7 @@ impl Prices {
     }
 
     /// Cost breakdown of one response, at the prices for its prompt size.
-    pub fn lines(&self, tokens: Billable) -> [Line; 5] {
+    pub(crate) fn lines(&self, tokens: Billable) -> [Line; 5] {
         use TokenKind::{CacheWrite, CacheWrite1h, CachedInput, Input, Output};
         let rates = self.rates_for(tokens.prompt_tokens());
         [
@@ -142,18 +142,18 @@ impl Prices {
     }
 
     /// Exact cost of one response, in pico-dollars and not rounded.
-    pub fn exact(&self, tokens: Billable) -> PicoUsd {
+    pub(crate) fn exact(&self, tokens: Billable) -> PicoUsd {
         let lines = self.lines(tokens).map(|line| (line.tokens, line.rate));
         money::exact(&lines) + self.request.into()
     }
 
     /// Cost of one response, rounded up to nano-dollars.
-    pub fn cost(&self, tokens: Billable) -> NanoUsd {
+    pub(crate) fn cost(&self, tokens: Billable) -> NanoUsd {
         self.exact(tokens).rounded_up()
     }
 
     /// Worst-case cost of a response with at most `input` prompt tokens, cached or not, and `output` tokens.
-    pub fn worst_case(&self, input: u64, output: u64) -> NanoUsd {
+    pub(crate) fn worst_case(&self, input: u64, output: u64) -> NanoUsd {
         // Within each price step the largest prompt costs most, so only the thresholds below `input` and `input` itself
         // need to be priced.
         let ends = self
@@ -171,7 +171,7 @@ impl Prices {
 
     /// The higher of both prices for every kind and prompt size, with the thresholds of both.
     #[must_use]
-    pub fn max(&self, other: &Self) -> Self {
+    pub(crate) fn max(&self, other: &Self) -> Self {
         let mut thresholds: Vec<_> = [self, other]
             .iter()
             .flat_map(|prices| &prices.above)

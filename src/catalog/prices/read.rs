@@ -28,11 +28,11 @@ struct GivenRates {
 
 impl Prices {
     /// Keys that `[defaults]` may not set, because they depend on the input price of the same model.
-    pub const WITHOUT_DEFAULT: [&str; 3] = ["cache_write", "cache_write_1h", "above"];
+    pub(crate) const WITHOUT_DEFAULT: [&str; 3] = ["cache_write", "cache_write_1h", "above"];
 
     /// Reads the prices of a section. Input, output and fees that it does not set come from `default`; other token
     /// prices that it does not set equal the input price.
-    pub fn read(section: &mut Section, default: &Self) -> Self {
+    pub(crate) fn read(section: &mut Section, default: &Self) -> Self {
         let given = GivenRates::read(section);
         let input = given.input.unwrap_or(default.rates.input);
         let output = given.output.unwrap_or(default.rates.output);

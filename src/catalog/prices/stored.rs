@@ -22,7 +22,7 @@ struct StoredPrices {
 
 impl Prices {
     /// The JSON form; `None` if the three stored numbers (input, output, cached input) are enough.
-    pub fn to_stored(&self) -> Option<String> {
+    pub(crate) fn to_stored(&self) -> Option<String> {
         let Rates {
             input,
             output,
@@ -42,7 +42,7 @@ impl Prices {
     }
 
     /// Restores prices from the three numbers and the JSON, if any; `None` if the JSON cannot be read.
-    pub fn from_stored(
+    pub(crate) fn from_stored(
         (input, output, cached_input): (TokenPrice, TokenPrice, TokenPrice),
         json: Option<&str>,
     ) -> Option<Arc<Self>> {

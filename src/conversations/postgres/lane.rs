@@ -18,7 +18,7 @@ use super::Values;
 use crate::db::postgres::{Address, Connected, Error};
 
 /// A connection that concurrent operations share.
-pub struct Lane {
+pub(crate) struct Lane {
     address: Address,
     /// Timeout for opening a connection.
     timeout: Duration,
@@ -41,7 +41,7 @@ struct Open {
 
 /// When a statement may be retried on another connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// Always: executing it twice has the effect of once.
     Idempotent,
     /// Only if the server reported that it was not executed.
@@ -49,7 +49,7 @@ pub enum Retry {
 }
 
 impl Lane {
-    pub fn new(address: Address, timeout: Duration) -> Self {
+    pub(crate) fn new(address: Address, timeout: Duration) -> Self {
         Self {
             address,
             timeout,
@@ -57,12 +57,12 @@ impl Lane {
         }
     }
 
-    pub fn address(&self) -> &Address {
+    pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
     /// Executes a statement and returns its rows; retries it once on a new connection if the first one is broken.
-    pub async fn query(
+    pub(crate) async fn query(
         &self,
         retry: Retry,
         statement: &str,

@@ -64,7 +64,7 @@ impl PostgresStore {
         &self.database.settings
     }
 
-    pub async fn store(&self, record: &Record) -> Result<(), StorageError> {
+    pub(crate) async fn store(&self, record: &Record) -> Result<(), StorageError> {
         let database = &self.database;
         let Settings {
             retention_ms,
@@ -89,7 +89,11 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
+    pub(crate) async fn find(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Option<Record>, StorageError> {
         if has_zero_byte(account_id, id) {
             return Ok(None);
         }
@@ -109,7 +113,7 @@ impl PostgresStore {
         record.map_err(|error| database.failed(error))
     }
 
-    pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
+    pub(crate) async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         if has_zero_byte(account_id, id) {
             return Ok(false);
         }

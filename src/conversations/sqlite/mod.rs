@@ -14,7 +14,7 @@ use crate::{
 
 /// Commits are not flushed to the disk one by one, so that the ledger does not wait for the disk because of them; a power
 /// cut may lose the last responses. The file does not shrink; its maximum is about 260 MB.
-pub const KIND: FileKind = FileKind {
+pub(crate) const KIND: FileKind = FileKind {
     schema: include_str!("schema.sql"),
     durability: Durability::Process,
 };
@@ -40,14 +40,18 @@ impl SqliteStore {
         }
     }
 
-    pub async fn store(&self, record: Record) -> Result<(), StorageError> {
+    pub(crate) async fn store(&self, record: Record) -> Result<(), StorageError> {
         let (clock, settings) = (self.clock.clone(), self.settings);
         self.worker
             .run(move |connection| responses::store(connection, &record, &settings, clock.now_ms()))
             .await
     }
 
-    pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
+    pub(crate) async fn find(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Option<Record>, StorageError> {
         let (account_id, id) = (account_id.to_owned(), id.to_owned());
         let (clock, retention_ms) = (self.clock.clone(), self.settings.retention_ms);
         self.worker
@@ -58,7 +62,7 @@ impl SqliteStore {
             .await
     }
 
-    pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
+    pub(crate) async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         let (account_id, id) = (account_id.to_owned(), id.to_owned());
         let (clock, retention_ms) = (self.clock.clone(), self.settings.retention_ms);
         self.worker

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use super::{Record, Settings};
 
 /// Inserts a record, unless its ID exists, and evicts others above the limits.
-pub fn store(
+pub(crate) fn store(
     connection: &mut Connection,
     record: &Record,
     settings: &Settings,
@@ -27,7 +27,7 @@ pub fn store(
     transaction.commit()
 }
 
-pub fn find(
+pub(crate) fn find(
     connection: &Connection,
     account_id: &str,
     id: &str,
@@ -49,7 +49,7 @@ pub fn find(
         .optional()
 }
 
-pub fn delete(
+pub(crate) fn delete(
     connection: &Connection,
     account_id: &str,
     id: &str,
@@ -64,7 +64,7 @@ pub fn delete(
 }
 
 /// Deletes expired records, also if no more are stored.
-pub fn sweep(connection: &mut Connection, expired_ms: i64) -> rusqlite::Result<()> {
+pub(crate) fn sweep(connection: &mut Connection, expired_ms: i64) -> rusqlite::Result<()> {
     delete_expired(connection, expired_ms)
 }
 

@@ -21,7 +21,7 @@ use crate::db::sqlite::File;
 /// A queued operation; returns whether it succeeded.
 type Step = Box<dyn FnOnce(&mut File) -> bool + Send>;
 
-pub struct Worker {
+pub(crate) struct Worker {
     /// `Some` until the worker is dropped.
     steps: Option<SyncSender<Step>>,
     /// Disconnected when the thread has ended. In a mutex only because a `Receiver` is not `Sync`; it is never contended.
@@ -32,7 +32,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts the thread, which runs `upkeep` at once and then at intervals.
-    pub fn start(
+    pub(crate) fn start(
         file: File,
         settings: Settings,
         upkeep: impl FnMut(&mut Connection) -> rusqlite::Result<()> + Send + 'static,
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     /// Queues work on the connection and waits for its result.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StorageError> {
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     #[cfg(test)]
-    pub fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.health.is_failing()
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 const TABLES: &str = include_str!("../postgres/tables.sql");
 
 /// A new database with the tables in it.
-pub fn new_database(server: &PostgresServer) -> Address {
+pub(crate) fn new_database(server: &PostgresServer) -> Address {
     let url = server.database();
     server.psql(url.rsplit_once('/').unwrap().1, TABLES);
     Address::parse(&url).unwrap()

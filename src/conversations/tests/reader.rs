@@ -12,24 +12,24 @@ const COUNTS: &str =
     "SELECT CAST(coalesce(max(n), 0) AS bigint), CAST(coalesce(sum(n), 0) AS bigint)
                       FROM (SELECT count(*) AS n FROM responses GROUP BY account_id) AS counted";
 
-pub enum Reader {
+pub(crate) enum Reader {
     /// In a mutex, because a `Connection` is not `Sync`.
     File(Mutex<Connection>),
     Database(Connected),
 }
 
 impl Reader {
-    pub fn file(path: &Path) -> Self {
+    pub(crate) fn file(path: &Path) -> Self {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
         Self::File(Connection::open_with_flags(path, flags).unwrap().into())
     }
 
-    pub async fn database(address: &Address) -> Self {
+    pub(crate) async fn database(address: &Address) -> Self {
         Self::Database(address.connect().await.unwrap())
     }
 
     /// Account, ID and time of each record, oldest first.
-    pub async fn rows(&self) -> Vec<(String, String, i64)> {
+    pub(crate) async fn rows(&self) -> Vec<(String, String, i64)> {
         match self {
             Self::File(connection) => {
                 let connection = connection.lock().unwrap();
@@ -49,7 +49,7 @@ impl Reader {
     }
 
     /// The largest number of records of one account, and the total.
-    pub async fn counts(&self) -> (i64, i64) {
+    pub(crate) async fn counts(&self) -> (i64, i64) {
         match self {
             Self::File(connection) => connection
                 .lock()

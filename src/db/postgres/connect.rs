@@ -27,7 +27,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open connection; dropping it closes it.
-pub struct Connected {
+pub(crate) struct Connected {
     client: Client,
     /// Its sender is dropped when the connection is lost.
     closed: watch::Receiver<()>,
@@ -36,7 +36,7 @@ pub struct Connected {
 
 impl Connected {
     /// Waits until the connection is lost.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         let mut closed = self.closed.clone();
         while closed.changed().await.is_ok() {}
     }
@@ -53,7 +53,7 @@ impl Deref for Connected {
 
 impl Address {
     /// Connects to the first host that accepts the connection and, if the address requires it, is writable.
-    pub async fn connect(&self) -> Result<Connected, Error> {
+    pub(crate) async fn connect(&self) -> Result<Connected, Error> {
         let deadline = Instant::now() + self.deadline;
         let mut reasons = Vec::new();
         let mut is_transient = false;

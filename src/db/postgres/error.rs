@@ -26,7 +26,7 @@ pub enum Error {
 
 impl Error {
     /// Whether a retry may succeed later, on another connection. Otherwise something must be corrected first.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::NotConnected { is_transient, .. } => *is_transient,
             Self::Broken(_) | Self::TimedOut => true,
@@ -36,7 +36,7 @@ impl Error {
     }
 
     /// The server's SQLSTATE code, e.g. `23505`.
-    pub fn code(&self) -> Option<&str> {
+    pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => Some(code),
             _ => None,

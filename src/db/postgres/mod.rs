@@ -14,4 +14,6 @@ mod probe;
 mod tests;
 mod tls;
 
-pub use self::{address::Address, connect::Connected, error::Error, probe::ServerInfo};
+pub use self::address::Address;
+pub(crate) use self::connect::Connected;
+pub(crate) use self::error::Error;

@@ -8,7 +8,7 @@ use super::{Address, Error};
 
 /// The version and the mode of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerInfo {
+pub(crate) struct ServerInfo {
     /// For example `16.4`.
     pub version: String,
     pub is_read_only: bool,
@@ -16,7 +16,7 @@ pub struct ServerInfo {
 
 impl Address {
     /// Connects and queries the server's version and mode; changes nothing.
-    pub async fn probe(&self) -> Result<ServerInfo, Error> {
+    pub(crate) async fn probe(&self) -> Result<ServerInfo, Error> {
         let connected = self.connect().await?;
         let query = "SELECT current_setting('server_version'),
                             current_setting('transaction_read_only') = 'on'";

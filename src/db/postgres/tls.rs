@@ -19,7 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Whether a connection is encrypted, and how the server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SslMode {
+pub(crate) enum SslMode {
     Disable,
     /// Encrypted if the server supports it.
     Prefer,
@@ -32,13 +32,13 @@ pub enum SslMode {
 
 /// A mode and the TLS connector for it.
 #[derive(Clone)]
-pub struct Tls {
+pub(crate) struct Tls {
     pub mode: SslMode,
     pub connector: MakeRustlsConnect,
 }
 
 impl SslMode {
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "disable" => Self::Disable,
             "prefer" => Self::Prefer,
@@ -52,7 +52,7 @@ impl SslMode {
 
 impl Tls {
     /// Reads the file of root certificates once, so that a mistake shows at the start.
-    pub fn new(mode: SslMode, roots: Option<PathBuf>) -> Result<Self, String> {
+    pub(crate) fn new(mode: SslMode, roots: Option<PathBuf>) -> Result<Self, String> {
         let system = roots
             .as_ref()
             .is_some_and(|path| path.as_os_str() == "system");

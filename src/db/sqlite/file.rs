@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::{FileError, FileKind, open};
 
 /// An SQLite file and its connection, if it is open.
-pub struct File {
+pub(crate) struct File {
     path: PathBuf,
     kind: FileKind,
     open: Option<Open>,
@@ -26,7 +26,7 @@ type FileId = (u64, u64);
 
 impl File {
     /// Does not open the file yet.
-    pub fn new(path: &Path, kind: FileKind) -> Self {
+    pub(crate) fn new(path: &Path, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
             kind,
@@ -35,7 +35,7 @@ impl File {
     }
 
     /// Runs `work` with the connection. If it fails, the connection is closed, and the next call opens a new one.
-    pub fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, FileError> {

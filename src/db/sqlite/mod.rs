@@ -4,9 +4,9 @@
 
 mod file;
 mod open;
-pub mod schema;
+pub(crate) mod schema;
 
-pub use self::{
+pub(crate) use self::{
     file::File,
     open::{probe, probe_folder},
 };
@@ -14,7 +14,7 @@ use crate::base::durability::Durability;
 
 /// The tables and the durability of a kind of files.
 #[derive(Clone, Copy)]
-pub struct FileKind {
+pub(crate) struct FileKind {
     /// Creates the tables of a new file.
     pub schema: &'static str,
     pub durability: Durability,
@@ -22,7 +22,7 @@ pub struct FileKind {
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub(crate) enum FileError {
     #[error("{path} cannot be used: {source}")]
     /// The file cannot be created or is missing.
     Files {

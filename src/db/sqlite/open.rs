@@ -11,7 +11,7 @@ use crate::base::durability::Durability;
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is there, with tables of today.
-pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
+pub(crate) fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
     create(path).map_err(|source| FileError::Files {
         path: path.display().to_string(),
         source,
@@ -65,7 +65,7 @@ fn check_version(path: &Path, unusable: Option<u32>) -> Result<(), FileError> {
 }
 
 /// Checks a file without changing it, or the folder in which it would be created.
-pub fn probe(path: &Path) -> Result<String, String> {
+pub(crate) fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));
@@ -84,7 +84,7 @@ pub fn probe(path: &Path) -> Result<String, String> {
 }
 
 /// Whether a file could be created at `path`; its folder may have to be created too.
-pub fn probe_folder(path: &Path) -> Result<(), String> {
+pub(crate) fn probe_folder(path: &Path) -> Result<(), String> {
     let here = Path::new(".");
     let mut folders = path.ancestors().skip(1);
     let folder = folders.find(|folder| folder.exists()).unwrap_or(here);

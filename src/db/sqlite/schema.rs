@@ -3,17 +3,17 @@
 use rusqlite::Connection;
 
 /// The version of the schema that this program creates and reads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// "toll" in ASCII. Files of development versions have the number of a schema, but not this mark.
 const APPLICATION_ID: i32 = 0x746f_6c6c;
 
 /// The version of a file; 0 for one without tables.
-pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 /// The version of a file that this program cannot use; `None` if it can, or if the file is empty.
-pub fn unusable(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+pub(crate) fn unusable(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     let found = version(connection)?;
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let is_usable = found == 0 || (found == VERSION && application == APPLICATION_ID);
@@ -21,7 +21,7 @@ pub fn unusable(connection: &Connection) -> rusqlite::Result<Option<u32>> {
 }
 
 /// Creates the tables in an empty file.
-pub fn create(connection: &mut Connection, schema: &str) -> rusqlite::Result<()> {
+pub(crate) fn create(connection: &mut Connection, schema: &str) -> rusqlite::Result<()> {
     if version(connection)? != 0 {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl OperatorActions {
-    pub async fn create_account(&self, new: NewAccount) -> Result<Account, ActionError> {
+    pub(crate) async fn create_account(&self, new: NewAccount) -> Result<Account, ActionError> {
         check_email(&new.email)?;
         let actions = self.clone();
         self.run_to_completion(async move {
@@ -29,7 +29,7 @@ impl OperatorActions {
         .await
     }
 
-    pub async fn change_account(
+    pub(crate) async fn change_account(
         &self,
         id: String,
         change: AccountChange,
@@ -50,7 +50,11 @@ impl OperatorActions {
         .await
     }
 
-    pub async fn grant(&self, account_id: String, new: NewGrant) -> Result<Grant, ActionError> {
+    pub(crate) async fn grant(
+        &self,
+        account_id: String,
+        new: NewGrant,
+    ) -> Result<Grant, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let ledger = &actions.gateway.ledger;

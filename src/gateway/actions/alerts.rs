@@ -7,7 +7,7 @@ use crate::{backoffice::BackofficeError, base::timestamp, gateway::alerts};
 
 impl OperatorActions {
     /// Queues a test alert to operators on every configured channel.
-    pub async fn test_alert(&self) -> Result<Result<(), BackofficeError>, ActionError> {
+    pub(crate) async fn test_alert(&self) -> Result<Result<(), BackofficeError>, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let sent = alerts::send_test(&actions.gateway, timestamp::now()).await;

@@ -2,12 +2,12 @@
 
 use crate::{backoffice::BackofficeError, base::money::NanoUsd, ledger::LedgerError};
 
-pub const MAX_KEY_NAME: usize = 100;
+pub(crate) const MAX_KEY_NAME: usize = 100;
 const MAX_EMAIL: usize = 254;
 
 /// Why an operator action was not performed. The operator API and the console each map it to a message of their own.
 #[derive(Debug, thiserror::Error)]
-pub enum ActionError {
+pub(crate) enum ActionError {
     #[error("that is not an e-mail address")]
     Email,
     #[error("a key's name has at most {MAX_KEY_NAME} characters")]
@@ -28,7 +28,7 @@ pub enum ActionError {
 }
 
 /// Parses an amount of US dollars, which must be above zero.
-pub fn amount(text: &str) -> Result<NanoUsd, ActionError> {
+pub(crate) fn amount(text: &str) -> Result<NanoUsd, ActionError> {
     let amount = NanoUsd::parse(text).filter(|amount| *amount > NanoUsd::default());
     amount.ok_or(ActionError::Amount)
 }

@@ -10,7 +10,7 @@ use crate::{
 
 impl OperatorActions {
     /// Creates a key and returns it with its secret, which cannot be read again.
-    pub async fn create_key(
+    pub(crate) async fn create_key(
         &self,
         account_id: String,
         name: String,
@@ -35,7 +35,11 @@ impl OperatorActions {
         .await
     }
 
-    pub async fn set_key_state(&self, id: String, state: KeyState) -> Result<Key, ActionError> {
+    pub(crate) async fn set_key_state(
+        &self,
+        id: String,
+        state: KeyState,
+    ) -> Result<Key, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let ledger = &actions.gateway.ledger;

@@ -16,7 +16,7 @@ mod payments;
 mod people;
 mod settings;
 
-pub use self::{
+pub(crate) use self::{
     error::{ActionError, MAX_KEY_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::OneTimeLink,
@@ -30,29 +30,29 @@ use crate::{
 };
 
 /// Actor of actions that are authorized by the operator token, which belongs to no person.
-pub const TOKEN: &str = "operator token";
+pub(crate) const TOKEN: &str = "operator token";
 
 /// Performs and records the actions of one actor.
 #[derive(Clone)]
-pub struct OperatorActions {
+pub(crate) struct OperatorActions {
     gateway: Arc<Gateway>,
     actor: Arc<str>,
 }
 
 impl OperatorActions {
-    pub fn by(gateway: &Arc<Gateway>, actor: &str) -> Self {
+    pub(crate) fn by(gateway: &Arc<Gateway>, actor: &str) -> Self {
         Self {
             gateway: gateway.clone(),
             actor: actor.into(),
         }
     }
 
-    pub fn by_token(gateway: &Arc<Gateway>) -> Self {
+    pub(crate) fn by_token(gateway: &Arc<Gateway>) -> Self {
         Self::by(gateway, TOKEN)
     }
 
     /// Recomputes every balance of the ledger, and requests an alert check of the result.
-    pub async fn audit(&self) -> Result<Audit, ActionError> {
+    pub(crate) async fn audit(&self) -> Result<Audit, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let audit = actions.gateway.ledger.audit().await?;

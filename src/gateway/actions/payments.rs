@@ -23,14 +23,14 @@ const PENDING_BATCH: usize = 100;
 
 /// The payment could not be credited now, and the provider should deliver it again. The reason has been logged.
 #[derive(Debug, PartialEq, Eq)]
-pub struct DeliverAgain;
+pub(crate) struct DeliverAgain;
 
 /// Credits a payment to the account that ordered it, and returns that account's ID; `None` if nothing was to be
 /// credited.
 ///
 /// The payment is first recorded in the backoffice. The grant is then made from that record, with the provider's
 /// session ID as its reference, so a repeated delivery requests the identical grant.
-pub async fn credit_payment(
+pub(crate) async fn credit_payment(
     gateway: &Arc<Gateway>,
     payments: &Payments,
     paid: &Paid,
@@ -176,7 +176,7 @@ async fn grant_by_reference(
 
 /// Credits payments that were recorded but not credited because a store failed. The provider may have stopped
 /// delivering them by now.
-pub async fn credit_pending_payments(gateway: &Arc<Gateway>) {
+pub(crate) async fn credit_pending_payments(gateway: &Arc<Gateway>) {
     let Some(payments) = &gateway.payments else {
         return;
     };

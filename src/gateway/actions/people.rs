@@ -12,7 +12,7 @@ use crate::{
 
 /// A one-time link that was made for a person. Its URL cannot be read again.
 #[derive(Debug)]
-pub struct OneTimeLink {
+pub(crate) struct OneTimeLink {
     pub email: String,
     pub url: Secret,
     pub expires_at: i64,
@@ -22,7 +22,7 @@ pub struct OneTimeLink {
 
 impl OperatorActions {
     /// Invites an e-mail address to become a person of an account.
-    pub async fn invite(
+    pub(crate) async fn invite(
         &self,
         account_id: String,
         email: &str,
@@ -58,7 +58,7 @@ impl OperatorActions {
     }
 
     /// Withdraws an invitation that has not been used yet.
-    pub async fn withdraw_invitation(
+    pub(crate) async fn withdraw_invitation(
         &self,
         account_id: String,
         email: String,
@@ -89,7 +89,11 @@ impl OperatorActions {
     }
 
     /// Changes a person's role with immediate effect. Operators cannot change their own role.
-    pub async fn set_role(&self, person_id: String, role: Role) -> Result<Person, ActionError> {
+    pub(crate) async fn set_role(
+        &self,
+        person_id: String,
+        role: Role,
+    ) -> Result<Person, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let person = actions.person(&person_id).await?;
@@ -109,7 +113,7 @@ impl OperatorActions {
     }
 
     /// Removes a person and ends all their sessions. The account stays. Operators cannot remove themselves.
-    pub async fn remove_person(&self, person_id: String) -> Result<Person, ActionError> {
+    pub(crate) async fn remove_person(&self, person_id: String) -> Result<Person, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let person = actions.person(&person_id).await?;
@@ -129,7 +133,10 @@ impl OperatorActions {
     }
 
     /// Makes a link with which a person sets a new password. The present password stays valid until then.
-    pub async fn reset_password(&self, person_id: String) -> Result<OneTimeLink, ActionError> {
+    pub(crate) async fn reset_password(
+        &self,
+        person_id: String,
+    ) -> Result<OneTimeLink, ActionError> {
         let actions = self.clone();
         self.run_to_completion(async move {
             let person = actions.person(&person_id).await?;

@@ -12,7 +12,7 @@ use crate::{
 
 /// A change of the rate limits of an account, of a model, of both together, or of all.
 #[derive(Clone, Debug, Default)]
-pub struct LimitChange {
+pub(crate) struct LimitChange {
     pub account: Option<String>,
     pub model: Option<String>,
     pub requests: CeilingChange,
@@ -21,7 +21,7 @@ pub struct LimitChange {
 
 impl OperatorActions {
     /// Changes the settings that are given and keeps the others.
-    pub async fn change_model(
+    pub(crate) async fn change_model(
         &self,
         id: String,
         enabled: Option<bool>,
@@ -47,7 +47,7 @@ impl OperatorActions {
         .await
     }
 
-    pub async fn change_limit(&self, change: LimitChange) -> Result<LimitRule, ActionError> {
+    pub(crate) async fn change_limit(&self, change: LimitChange) -> Result<LimitRule, ActionError> {
         for (name, value) in [("rpm", change.requests), ("tpm", change.tokens)] {
             if value == CeilingChange::Set(0) {
                 return Err(ActionError::ZeroCeiling(name));

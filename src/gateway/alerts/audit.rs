@@ -12,7 +12,7 @@ const MAX_COUNTED: usize = 100;
 /// Number of accounts whose IDs are in the alert.
 const MAX_NAMED: usize = 10;
 
-pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
+pub(crate) async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
     let Some(accounts) = context.gateway.ledger.frozen_accounts(MAX_COUNTED).await? else {
         // This gateway has just started and has not audited the ledger yet.
         return Ok(CheckResult::default());

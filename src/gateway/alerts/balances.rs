@@ -16,7 +16,7 @@ const KIND: AlertKind = AlertKind::BalanceLow;
 const UNUSED_AFTER: i64 = 30 * 86_400;
 
 /// `noted` are the accounts whose balance was low after their last charge.
-pub async fn check<'a>(
+pub(crate) async fn check<'a>(
     context: &CheckContext<'a>,
     noted: &HashSet<String>,
 ) -> Result<CheckResult<'a>, LedgerError> {

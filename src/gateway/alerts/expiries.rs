@@ -19,7 +19,7 @@ const MAX_NEW: usize = 500;
 /// One cent: less is not worth an e-mail.
 const MIN_AMOUNT: NanoUsd = NanoUsd::new(10_000_000);
 
-pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
+pub(crate) async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
     let alerts = &context.gateway.alerts;
     let Some(within) = alerts.settings.expiring_within else {
         return Ok(context.resolve_all(KIND));

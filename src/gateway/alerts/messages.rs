@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Returns the account whose credit an alert is about.
-pub fn account_of(kind: AlertKind, subject: &str) -> Option<&str> {
+pub(crate) fn account_of(kind: AlertKind, subject: &str) -> Option<&str> {
     match kind {
         AlertKind::BalanceLow => Some(subject),
         AlertKind::CreditExpiring => subject.split('/').next(),
@@ -16,7 +16,7 @@ pub fn account_of(kind: AlertKind, subject: &str) -> Option<&str> {
     }
 }
 
-pub fn title(kind: AlertKind) -> &'static str {
+pub(crate) fn title(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::BalanceLow => "Low balance",
         AlertKind::CreditExpiring => "Credit expires soon",
@@ -30,7 +30,7 @@ pub fn title(kind: AlertKind) -> &'static str {
 }
 
 /// Returns what an operator can do about a kind of alert.
-pub fn advice(kind: AlertKind) -> &'static str {
+pub(crate) fn advice(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::BalanceLow => {
             "Give the account credit, or let its owner know: without any, its requests are refused."
@@ -58,7 +58,7 @@ pub fn advice(kind: AlertKind) -> &'static str {
 }
 
 /// Returns one sentence about the present state, without its full stop.
-pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
+pub(crate) fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
     let detail: Value = serde_json::from_str(detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
     let number = |key: &str| detail[key].as_u64().unwrap_or_default();
@@ -125,7 +125,7 @@ fn dollars(amount: &str) -> String {
 }
 
 /// Returns the e-mail to an operator. `console` is the URL of the console's page of alerts, if the console is served.
-pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Email {
+pub(crate) fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Email {
     let link = console.map_or_else(String::new, |console| format!("\n{console}\n"));
     let summary = summary(alert.kind, &alert.subject, &alert.detail);
     let (title, since) = (title(alert.kind), timestamp::shown(alert.opened_at));
@@ -151,7 +151,7 @@ pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>)
 }
 
 /// Returns the e-mail to an account's owner; `None` for alerts that are not about an account.
-pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
+pub(crate) fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
     let detail: Value = serde_json::from_str(&alert.detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
     let (subject, first) = match alert.kind {

@@ -10,7 +10,7 @@ mod balances;
 mod check;
 mod deliver;
 mod expiries;
-pub mod messages;
+pub(crate) mod messages;
 mod over_bound;
 mod refusing;
 mod state;
@@ -19,7 +19,7 @@ mod upstreams;
 
 pub use check::{check, send_test};
 pub use deliver::deliver;
-pub use state::Alerts;
+pub(crate) use state::Alerts;
 
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use crate::backoffice::AlertKind;
 
 const KIND: AlertKind = AlertKind::UsageOverBound;
 
-pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+pub(crate) fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
     let reported = context.gateway.alerts.over_reports().into_iter();
     let findings = reported.map(|(upstream, reported)| Finding {
         kind: KIND,

@@ -7,7 +7,7 @@ use crate::backoffice::AlertKind;
 
 const KIND: AlertKind = AlertKind::UpstreamRefuses;
 
-pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+pub(crate) fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
     let refusals = context.gateway.alerts.refusals().into_iter();
     let findings = refusals.map(|(upstream, refusals)| Finding {
         kind: KIND,

@@ -43,7 +43,7 @@ pub struct Alerts {
 
 /// Calls for which an upstream reported more tokens than the request could use.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OverReports {
+pub(crate) struct OverReports {
     pub calls: u64,
     /// Cost of the excess tokens, which was not charged.
     pub lost: NanoUsd,
@@ -51,7 +51,7 @@ pub struct OverReports {
 
 /// Calls that an upstream refused for reasons that only the operator can fix.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Refusals {
+pub(crate) struct Refusals {
     pub calls: u64,
     /// HTTP status of the latest refusal.
     pub status: u16,
@@ -88,7 +88,7 @@ impl<T: Copy + Default> RecentByUpstream<T> {
 }
 
 impl Alerts {
-    pub fn new(settings: config::Alerts) -> Result<Self, String> {
+    pub(crate) fn new(settings: config::Alerts) -> Result<Self, String> {
         let webhook = settings.webhook.as_ref().map(Webhook::new).transpose()?;
         Ok(Self {
             settings,
@@ -104,7 +104,7 @@ impl Alerts {
     }
 
     /// Notes an account for the next round if a charge left its balance low. Takes no lock otherwise.
-    pub fn charged(&self, account_id: &str, balance: NanoUsd) {
+    pub(crate) fn charged(&self, account_id: &str, balance: NanoUsd) {
         if self.settings.low_balance.is_some_and(|low| balance < low) {
             self.note_low_balance(account_id);
         }
@@ -112,7 +112,7 @@ impl Alerts {
 
     /// Notes that an upstream reported more tokens than a request could use; `lost` is the cost of the excess, which
     /// was not charged.
-    pub fn reported_too_much(&self, upstream: &str, lost: NanoUsd) {
+    pub(crate) fn reported_too_much(&self, upstream: &str, lost: NanoUsd) {
         self.over_reports.update(upstream, |reported| {
             reported.calls += 1;
             reported.lost = reported.lost.checked_add(lost).unwrap_or(reported.lost);
@@ -120,13 +120,13 @@ impl Alerts {
     }
 
     /// Returns the upstreams that did so within the last hour.
-    pub fn over_reports(&self) -> Vec<(String, OverReports)> {
+    pub(crate) fn over_reports(&self) -> Vec<(String, OverReports)> {
         self.over_reports.all()
     }
 
     /// Notes that an upstream refused a call for reasons that only the operator can fix. The first refusal requests a
     /// check at once.
-    pub fn refused(&self, upstream: &str, status: u16) {
+    pub(crate) fn refused(&self, upstream: &str, status: u16) {
         let refusals = self.refusals.update(upstream, |refusals| {
             refusals.calls += 1;
             refusals.status = status;
@@ -137,7 +137,7 @@ impl Alerts {
     }
 
     /// Returns the upstreams that did so within the last hour.
-    pub fn refusals(&self) -> Vec<(String, Refusals)> {
+    pub(crate) fn refusals(&self) -> Vec<(String, Refusals)> {
         self.refusals.all()
     }
 
@@ -148,58 +148,58 @@ impl Alerts {
         }
     }
 
-    pub fn take_low_balances(&self) -> HashSet<String> {
+    pub(crate) fn take_low_balances(&self) -> HashSet<String> {
         std::mem::take(&mut locked(&self.low_balances))
     }
 
-    pub fn open_counts(&self) -> BTreeMap<AlertKind, i64> {
+    pub(crate) fn open_counts(&self) -> BTreeMap<AlertKind, i64> {
         locked(&self.open_counts).clone()
     }
 
-    pub fn open_total(&self) -> i64 {
+    pub(crate) fn open_total(&self) -> i64 {
         locked(&self.open_counts).values().sum()
     }
 
-    pub fn set_open_counts(&self, counts: BTreeMap<AlertKind, i64>) {
+    pub(crate) fn set_open_counts(&self, counts: BTreeMap<AlertKind, i64>) {
         *locked(&self.open_counts) = counts;
     }
 
     /// Returns whether the last search for expiring credit is `interval` seconds ago.
-    pub fn expiry_search_is_due(&self, now: i64, interval: i64) -> bool {
+    pub(crate) fn expiry_search_is_due(&self, now: i64, interval: i64) -> bool {
         let last = self.expiring_at.load(Relaxed);
         now.saturating_sub(last).saturating_abs() >= interval
     }
 
     /// Returns whether the last search found this grant already.
-    pub fn is_known_expiring(&self, grant_id: &str) -> bool {
+    pub(crate) fn is_known_expiring(&self, grant_id: &str) -> bool {
         locked(&self.expiring).contains(grant_id)
     }
 
     /// Stores the result of a search for expiring credit.
-    pub fn set_expiring(&self, searched_at: i64, expiring: HashSet<String>) {
+    pub(crate) fn set_expiring(&self, searched_at: i64, expiring: HashSet<String>) {
         self.expiring_at.store(searched_at, Relaxed);
         *locked(&self.expiring) = expiring;
     }
 
     /// Puts accounts back for the next round, because this round could not check them or store its result.
-    pub fn restore_low_balances(&self, noted: &HashSet<String>) {
+    pub(crate) fn restore_low_balances(&self, noted: &HashSet<String>) {
         for account_id in noted {
             self.note_low_balance(account_id);
         }
     }
 
     /// Makes the next round search again, because this round's search failed or its result could not be stored.
-    pub fn forget_expiring(&self) {
+    pub(crate) fn forget_expiring(&self) {
         self.set_expiring(i64::MIN, HashSet::new());
     }
 
     /// Requests a round of checks now instead of when the next one is due.
-    pub fn request_check(&self) {
+    pub(crate) fn request_check(&self) {
         self.check_requested.notify_one();
     }
 
     /// Waits for [`Self::request_check`].
-    pub async fn check_requested(&self) {
+    pub(crate) async fn check_requested(&self) {
         self.check_requested.notified().await;
     }
 }

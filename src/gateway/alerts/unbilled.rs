@@ -26,7 +26,7 @@ struct Count {
     latest: Option<Call>,
 }
 
-pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
+pub(crate) async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
     let since_ms = context.now.saturating_sub(MAX_AGE).saturating_mul(1_000);
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut any_cut_off = false;

@@ -12,7 +12,7 @@ use crate::{
 
 const KIND: AlertKind = AlertKind::UpstreamFailing;
 
-pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+pub(crate) fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
     let (routes, now) = (context.gateway.routes(), Instant::now());
     let mut findings: Vec<Finding> = Vec::new();
     for listed in routes.deployments.configured() {

@@ -11,7 +11,7 @@ use crate::base::fast_map::{FastMap, RandomState};
 
 /// Metrics by their labels, looked up with borrowed strings. A `Family` takes owned labels, which would cost a copy
 /// of every label value for every lookup.
-pub struct MetricCache<L, M> {
+pub(crate) struct MetricCache<L, M> {
     by_hash: ShardedLock<FastMap<u64, Vec<(L, M)>>>,
     hasher: RandomState,
 }
@@ -28,7 +28,7 @@ impl<L, M> Default for MetricCache<L, M> {
 impl<L, M> MetricCache<L, M> {
     /// Updates the metric with these label values. `matches` compares cached labels with them, and `create` makes the
     /// metric if it is not cached yet.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         values: impl Hash,
         matches: impl Fn(&L) -> bool,

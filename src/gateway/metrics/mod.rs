@@ -160,7 +160,7 @@ struct Cached {
 }
 
 /// Values that are read when the metrics are scraped.
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     pub holds: usize,
     pub held_nanos: i64,
     /// Calls that continue after their clients have disconnected.
@@ -174,7 +174,7 @@ pub struct Snapshot {
 }
 
 impl Metrics {
-    pub fn new(ledger: &Health, limits_clock_jumps: Counter) -> Self {
+    pub(crate) fn new(ledger: &Health, limits_clock_jumps: Counter) -> Self {
         let seconds = || Histogram::new(exponential_buckets(0.001, 2.5, 14));
         let mut metrics = Self {
             registry: Registry::with_prefix("tollgate"),
@@ -370,13 +370,13 @@ impl Metrics {
     }
 
     /// Counts an attempt to deliver an alert.
-    pub fn attempted_delivery(&self, channel: &'static str, outcome: &'static str) {
+    pub(crate) fn attempted_delivery(&self, channel: &'static str, outcome: &'static str) {
         let labels = DeliveryLabels { channel, outcome };
         self.deliveries.get_or_create(&labels).inc();
     }
 
     /// Counts a request after the last byte of its response.
-    pub fn served(&self, route: &str, status: u16, took: Duration) {
+    pub(crate) fn served(&self, route: &str, status: u16, took: Duration) {
         self.cached.served.update(
             (route, status),
             |served| served.route == route && served.status == status,
@@ -397,13 +397,13 @@ impl Metrics {
     }
 
     /// Counts an error response.
-    pub fn refused(&self, code: &str) {
+    pub(crate) fn refused(&self, code: &str) {
         let code = code.to_owned();
         self.refusals.get_or_create(&CodeLabel { code }).inc();
     }
 
     /// Counts an attempt with an upstream.
-    pub fn attempted(&self, upstream: &str, outcome: &'static str) {
+    pub(crate) fn attempted(&self, upstream: &str, outcome: &'static str) {
         self.cached.attempted.update(
             (upstream, outcome),
             |attempted| attempted.upstream == upstream && attempted.outcome == outcome,
@@ -420,7 +420,7 @@ impl Metrics {
     }
 
     /// Counts a response whose provider reported more tokens than the request could use.
-    pub fn reported_too_much(&self, upstream: &str) {
+    pub(crate) fn reported_too_much(&self, upstream: &str) {
         let upstream = upstream.to_owned();
         self.over_bound
             .get_or_create(&UpstreamLabel { upstream })
@@ -428,7 +428,7 @@ impl Metrics {
     }
 
     /// Counts a run of a built-in tool.
-    pub fn ran_tool(&self, tool: &str, outcome: &'static str) {
+    pub(crate) fn ran_tool(&self, tool: &str, outcome: &'static str) {
         let tool = tool.to_owned();
         self.tools
             .get_or_create(&ToolLabels { tool, outcome })
@@ -436,7 +436,7 @@ impl Metrics {
     }
 
     /// Counts a hybrid's choice; `took` is how long choosing took.
-    pub fn routed(&self, hybrid: &str, model: &str, reason: &'static str, took: Duration) {
+    pub(crate) fn routed(&self, hybrid: &str, model: &str, reason: &'static str, took: Duration) {
         self.route_seconds.observe(took.as_secs_f64());
         let (hybrid, model) = (hybrid.to_owned(), model.to_owned());
         let routed = HybridLabels {
@@ -448,7 +448,7 @@ impl Metrics {
     }
 
     /// Counts a call that has ended, with its tokens and amounts.
-    pub fn ended(&self, call: &Call) {
+    pub(crate) fn ended(&self, call: &Call) {
         let model = call.model.as_str();
         let upstream = call.upstream.as_deref().unwrap_or_default();
         let outcome = call.outcome.as_str();
@@ -528,7 +528,7 @@ impl Metrics {
     }
 
     /// Returns all metrics in the text format that Prometheus scrapes.
-    pub fn text(&self, ledger: &Health, now: &Snapshot) -> String {
+    pub(crate) fn text(&self, ledger: &Health, now: &Snapshot) -> String {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.holds.set(count(now.holds));
         self.held.set(now.held_nanos);

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Credit {
-    pub fn balances(&self, now: i64) -> Balances {
+    pub(crate) fn balances(&self, now: i64) -> Balances {
         Balances {
             balance: self.balance(now),
             held: self.held(),
@@ -17,7 +17,11 @@ impl Credit {
     }
 
     /// Grants that expire within these times, earliest first: ID, what is left, and expiry.
-    pub fn expiring(&self, from: i64, until: i64) -> impl Iterator<Item = (&str, NanoUsd, i64)> {
+    pub(crate) fn expiring(
+        &self,
+        from: i64,
+        until: i64,
+    ) -> impl Iterator<Item = (&str, NanoUsd, i64)> {
         let funds = self.funds.iter();
         let dated = funds.filter_map(|funds| Some((funds, funds.expires_at?)));
         // Funds are in order of expiry, so for most accounts this stops at the first.
@@ -27,7 +31,7 @@ impl Credit {
     }
 
     /// What is left of each grant that has not expired, in order of use, after the debt is paid.
-    pub fn grants_left(&self, now: i64) -> Vec<GrantLeft> {
+    pub(crate) fn grants_left(&self, now: i64) -> Vec<GrantLeft> {
         let now = now.max(self.latest);
         let (mut funds, mut owed) = (self.funds.clone(), self.debt);
         for one in &mut funds {

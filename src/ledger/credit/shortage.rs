@@ -19,12 +19,12 @@ pub struct Shortage {
 
 impl Shortage {
     /// Whether a call with these amounts would have been covered.
-    pub fn covers(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
+    pub(crate) fn covers(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
         is_covered(self.available, self.exposure, amount, worst, overdraft)
     }
 
     /// Whether a call would be covered if no other were running.
-    pub fn covers_alone(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
+    pub(crate) fn covers_alone(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
         is_covered(self.usable, NanoUsd::default(), amount, worst, overdraft)
     }
 }
@@ -33,7 +33,7 @@ impl Shortage {
 ///
 /// The sum of what all running calls may cost beyond their holds must stay within `overdraft` plus what is available
 /// after this hold. So the balance never falls below minus `overdraft`.
-pub fn is_covered(
+pub(crate) fn is_covered(
     available: NanoUsd,
     exposure: NanoUsd,
     amount: NanoUsd,

@@ -32,13 +32,13 @@ pub fn audit_file(path: &Path) -> Result<Audit, String> {
 
 impl Embedded {
     /// Audits all entries.
-    pub async fn audit(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn audit(&self) -> Result<Audit, LedgerError> {
         let _alone = self.auditing.lock().await;
         self.audit_since(0).await
     }
 
     /// Audits the entries since the last audit; the first time, all of them.
-    pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn reconcile(&self) -> Result<Audit, LedgerError> {
         let _alone = self.auditing.lock().await;
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
@@ -101,12 +101,12 @@ impl Embedded {
     }
 
     /// How many accounts are frozen because they do not add up.
-    pub fn violations(&self) -> usize {
+    pub(crate) fn violations(&self) -> usize {
         self.read().frozen()
     }
 
     /// Whether an account is frozen because it does not add up.
-    pub fn is_frozen(&self, account_id: &str) -> bool {
+    pub(crate) fn is_frozen(&self, account_id: &str) -> bool {
         self.read().is_frozen(account_id)
     }
 

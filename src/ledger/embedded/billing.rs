@@ -38,7 +38,7 @@ impl Embedded {
     }
 
     /// Places the call's hold, or refuses and changes nothing. Returns when the credit that pays for it expires.
-    pub fn hold(&self, call: &Call, overdraft: NanoUsd) -> Result<Option<i64>, HoldRefused> {
+    pub(crate) fn hold(&self, call: &Call, overdraft: NanoUsd) -> Result<Option<i64>, HoldRefused> {
         let directory = self.read();
         let now = call.admitted_ms.div_euclid(1_000);
         let mut credit = self.payable(&directory, call, now)?;
@@ -50,7 +50,7 @@ impl Embedded {
     }
 
     /// Extends the hold, or refuses and keeps it as it is.
-    pub fn extend(
+    pub(crate) fn extend(
         &self,
         call: &Call,
         amount: NanoUsd,
@@ -66,14 +66,18 @@ impl Embedded {
     }
 
     /// Charges the call. When this returns it is committed, or nothing has changed.
-    pub async fn charge(&self, call: Arc<Call>, usage: Usage) -> Result<Charged, LedgerError> {
+    pub(crate) async fn charge(
+        &self,
+        call: Arc<Call>,
+        usage: Usage,
+    ) -> Result<Charged, LedgerError> {
         self.writer
             .execute_soon(|reply| Command::Charge(call, usage, reply))
             .await
     }
 
     /// Releases the hold of a call and records the call.
-    pub fn free(&self, call: Box<Call>) {
+    pub(crate) fn free(&self, call: Box<Call>) {
         let was_held = self.release(&call);
         // Without waiting for a reply: it is only a record, and no credit depends on it.
         self.writer
@@ -81,7 +85,7 @@ impl Embedded {
     }
 
     /// Releases the hold of a call and records nothing.
-    pub fn cancel(&self, call: &Call) {
+    pub(crate) fn cancel(&self, call: &Call) {
         self.release(call);
     }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A change of the ledger, with where its result goes.
-pub enum Command {
+pub(crate) enum Command {
     /// Charges a call that holds credit.
     Charge(Arc<Call>, Usage, Reply<Charged>),
     /// Charges a call of an earlier process, unless its end is recorded already.
@@ -52,17 +52,17 @@ pub enum Command {
 }
 
 #[cfg(test)]
-pub type TestStep = Box<dyn FnOnce(&Database, &Shared) -> Result<(), LedgerError> + Send>;
+pub(crate) type TestStep = Box<dyn FnOnce(&Database, &Shared) -> Result<(), LedgerError> + Send>;
 
 /// Settings of a model to change; `None` keeps what there is.
-pub struct ModelChange {
+pub(crate) struct ModelChange {
     pub model_id: String,
     pub enabled: Option<bool>,
     pub unlisted: Option<bool>,
 }
 
 /// Ceilings to change, for an account and a model or for all of them.
-pub struct LimitChange {
+pub(crate) struct LimitChange {
     pub account: Option<String>,
     pub model: Option<String>,
     pub requests: CeilingChange,
@@ -70,14 +70,14 @@ pub struct LimitChange {
 }
 
 /// Where the result of a command goes: the task that waits for it, on its own thread.
-pub struct Reply<T> {
+pub(crate) struct Reply<T> {
     to: oneshot::Sender<Result<T, LedgerError>>,
     thread: Option<Arc<Queue>>,
 }
 
 impl<T: Send + 'static> Reply<T> {
     /// A reply to this thread, and the receiving end.
-    pub fn here() -> (Self, oneshot::Receiver<Result<T, LedgerError>>) {
+    pub(crate) fn here() -> (Self, oneshot::Receiver<Result<T, LedgerError>>) {
         let (to, result) = oneshot::channel();
         let thread = Queue::of_this_thread();
         (Self { to, thread }, result)
@@ -98,7 +98,7 @@ struct PendingReply<T> {
 }
 
 /// A command that was executed in a transaction that is still open.
-pub struct Executed {
+pub(crate) struct Executed {
     /// The database refused something, or the command panicked: the transaction must be rolled back.
     pub failed: bool,
     outcome: Outcome,
@@ -129,7 +129,7 @@ type Within<'a> = Option<(&'a Database, &'a Shared)>;
 impl Command {
     /// Executes the command within an open transaction; without one its result is an error.
     #[expect(clippy::too_many_lines, reason = "one arm for each command")]
-    pub fn execute(self, within: Within<'_>) -> Executed {
+    pub(crate) fn execute(self, within: Within<'_>) -> Executed {
         match self {
             Self::Charge(call, usage, reply) => {
                 let result = run(within, |database, directory| {
@@ -272,7 +272,7 @@ fn is_fatal<T>(result: &Result<T, LedgerError>) -> bool {
 impl Executed {
     /// Sends the reply, once it is known whether the transaction was committed. Returns a callback if the task that
     /// waits for it is on another thread.
-    pub fn reply(self, committed: bool, directory: &Shared) -> Option<Callback> {
+    pub(crate) fn reply(self, committed: bool, directory: &Shared) -> Option<Callback> {
         match self.outcome {
             Outcome::Charge(pending, call) => {
                 let result = after_commit(pending.result, committed);

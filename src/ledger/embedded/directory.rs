@@ -23,7 +23,7 @@ use crate::{
 
 /// Accounts, keys, settings, grants and credit by their IDs.
 #[derive(Default)]
-pub struct Directory {
+pub(crate) struct Directory {
     accounts: FastMap<String, Account>,
     keys: BTreeMap<String, Key>,
     by_digest: FastMap<KeyDigest, String>,
@@ -43,26 +43,26 @@ pub struct Directory {
 ///
 /// Each request reads several times and updates are rare, so the lock is sharded: each reading thread locks one shard.
 #[derive(Clone)]
-pub struct Shared(Arc<ShardedLock<Directory>>);
+pub(crate) struct Shared(Arc<ShardedLock<Directory>>);
 
 impl Shared {
-    pub fn new(directory: Directory) -> Self {
+    pub(crate) fn new(directory: Directory) -> Self {
         Self(Arc::new(ShardedLock::new(directory)))
     }
 
-    pub fn read(&self) -> ShardedLockReadGuard<'_, Directory> {
+    pub(crate) fn read(&self) -> ShardedLockReadGuard<'_, Directory> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks for an update; only the writer thread does.
-    pub fn write(&self) -> ShardedLockWriteGuard<'_, Directory> {
+    pub(crate) fn write(&self) -> ShardedLockWriteGuard<'_, Directory> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Directory {
     /// The caller that an active key belongs to.
-    pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
+    pub(crate) fn caller(&self, digest: KeyDigest) -> Option<Caller> {
         let key = self.keys.get(self.by_digest.get(&digest)?)?;
         if key.state != KeyState::Active {
             return None;
@@ -79,7 +79,7 @@ impl Directory {
         })
     }
 
-    pub fn account(&self, id: &str) -> Result<&Account, LedgerError> {
+    pub(crate) fn account(&self, id: &str) -> Result<&Account, LedgerError> {
         let missing = || LedgerError::NotFound {
             what: "account",
             id: id.to_owned(),
@@ -88,13 +88,13 @@ impl Directory {
     }
 
     /// All accounts, oldest first.
-    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &Account> {
         let mut accounts: Vec<_> = self.accounts.values().collect();
         accounts.sort_by_key(|account| (account.created_at, account.id.as_str()));
         accounts.into_iter()
     }
 
-    pub fn key(&self, id: &str) -> Result<&Key, LedgerError> {
+    pub(crate) fn key(&self, id: &str) -> Result<&Key, LedgerError> {
         let missing = || LedgerError::NotFound {
             what: "key",
             id: id.to_owned(),
@@ -103,7 +103,7 @@ impl Directory {
     }
 
     /// The account's keys, oldest first.
-    pub fn keys_of(&self, account_id: &str) -> impl Iterator<Item = &Key> {
+    pub(crate) fn keys_of(&self, account_id: &str) -> impl Iterator<Item = &Key> {
         let mut keys: Vec<_> = self
             .keys
             .values()
@@ -113,11 +113,11 @@ impl Directory {
         keys.into_iter()
     }
 
-    pub fn model_settings(&self, id: &str) -> ModelSettings {
+    pub(crate) fn model_settings(&self, id: &str) -> ModelSettings {
         self.models.get(id).copied().unwrap_or_default()
     }
 
-    pub fn is_active(&self, key_id: &str) -> bool {
+    pub(crate) fn is_active(&self, key_id: &str) -> bool {
         let key = self.keys.get(key_id);
         key.is_some_and(|key| key.state == KeyState::Active)
     }
@@ -125,13 +125,13 @@ impl Directory {
     /// Locks the account's credit; the lock is never held during disk I/O.
     ///
     /// An unknown account gets empty credit. Callers have looked the account up before.
-    pub fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
+    pub(crate) fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
         let credit = self.credits.get(account_id).unwrap_or(&self.unknown_credit);
         credit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of holds and their sum.
-    pub fn all_held(&self) -> (usize, NanoUsd) {
+    pub(crate) fn all_held(&self) -> (usize, NanoUsd) {
         let (mut holds, mut held) = (0, 0);
         for credit in self.credits.values() {
             let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,12 +142,12 @@ impl Directory {
     }
 
     /// The number of frozen accounts.
-    pub fn frozen(&self) -> usize {
+    pub(crate) fn frozen(&self) -> usize {
         self.frozen.len()
     }
 
     /// Freezes these accounts. With `replace`, all others are unfrozen.
-    pub fn freeze(&mut self, accounts: BTreeSet<String>, replace: bool) {
+    pub(crate) fn freeze(&mut self, accounts: BTreeSet<String>, replace: bool) {
         if replace {
             self.frozen.clear();
         }
@@ -156,12 +156,12 @@ impl Directory {
     }
 
     /// The frozen accounts; `None` before the first audit.
-    pub fn frozen_accounts(&self) -> Option<Vec<String>> {
+    pub(crate) fn frozen_accounts(&self) -> Option<Vec<String>> {
         self.audited.then(|| self.frozen.iter().cloned().collect())
     }
 
     /// Credit of open accounts that expires within these times, in no particular order.
-    pub fn expiring(&self, from: i64, until: i64) -> Vec<Expiring> {
+    pub(crate) fn expiring(&self, from: i64, until: i64) -> Vec<Expiring> {
         let mut found = Vec::new();
         for (account_id, credit) in &self.credits {
             let account = self.accounts.get(account_id);
@@ -180,17 +180,17 @@ impl Directory {
         found
     }
 
-    pub fn is_frozen(&self, account_id: &str) -> bool {
+    pub(crate) fn is_frozen(&self, account_id: &str) -> bool {
         self.frozen.contains(account_id)
     }
 
     /// The account's grants, oldest first.
-    pub fn grants(&self, account_id: &str) -> &[Grant] {
+    pub(crate) fn grants(&self, account_id: &str) -> &[Grant] {
         self.grants.get(account_id).map_or(&[], Vec::as_slice)
     }
 
     /// The grant that this one repeats, if its reference was used before.
-    pub fn same_grant(
+    pub(crate) fn same_grant(
         &self,
         account_id: &str,
         grant: &Grant,
@@ -212,7 +212,7 @@ impl Directory {
     }
 
     /// Sets an account's grants and credit as the database has them.
-    pub fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
+    pub(crate) fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
         self.credits
             .insert(account_id.to_owned(), Mutex::new(credit));
         self.grants.insert(account_id.to_owned(), grants);
@@ -220,7 +220,7 @@ impl Directory {
 
     /// Replaces the directory by the state of the database, but keeps the holds of running calls and the frozen
     /// accounts. Returns the previous directory.
-    pub fn restore(&mut self, mut stored: Directory) -> Directory {
+    pub(crate) fn restore(&mut self, mut stored: Directory) -> Directory {
         for (account_id, credit) in &self.credits {
             let before = credit.lock().unwrap_or_else(PoisonError::into_inner);
             stored.credit(account_id).take_over_holds(&before);
@@ -230,34 +230,34 @@ impl Directory {
         std::mem::replace(self, stored)
     }
 
-    pub fn put_grant(&mut self, account_id: &str, grant: Grant) {
+    pub(crate) fn put_grant(&mut self, account_id: &str, grant: Grant) {
         self.grants
             .entry(account_id.to_owned())
             .or_default()
             .push(grant);
     }
 
-    pub fn limits(&self) -> &LimitRules {
+    pub(crate) fn limits(&self) -> &LimitRules {
         &self.limits
     }
 
-    pub fn put_limit(&mut self, rule: &LimitRule) {
+    pub(crate) fn put_limit(&mut self, rule: &LimitRule) {
         self.limits.put(rule);
     }
 
-    pub fn put_account(&mut self, account: Account) -> Account {
+    pub(crate) fn put_account(&mut self, account: Account) -> Account {
         self.credits.entry(account.id.clone()).or_default();
         self.accounts.insert(account.id.clone(), account.clone());
         account
     }
 
-    pub fn put_key(&mut self, key: Key) -> Key {
+    pub(crate) fn put_key(&mut self, key: Key) -> Key {
         self.by_digest.insert(key.digest, key.id.clone());
         self.keys.insert(key.id.clone(), key.clone());
         key
     }
 
-    pub fn put_model_settings(&mut self, id: String, settings: ModelSettings) {
+    pub(crate) fn put_model_settings(&mut self, id: String, settings: ModelSettings) {
         self.models.insert(id, settings);
     }
 }

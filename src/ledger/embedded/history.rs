@@ -15,7 +15,7 @@ const NUMBERED_BEFORE_MS: i64 = 10_000;
 
 impl Embedded {
     /// The account's charged calls within these times (in seconds), newest first.
-    pub async fn usage(
+    pub(crate) async fn usage(
         &self,
         account_id: &str,
         from: i64,
@@ -30,7 +30,7 @@ impl Embedded {
     }
 
     /// The calls with this call number or this `X-Request-ID`, newest first.
-    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
         let (number, id) = (CallId::parse(id), id.to_owned());
         let query = move |database: &_| {
@@ -44,7 +44,7 @@ impl Embedded {
     }
 
     /// Totals of calls by day, account and model.
-    pub async fn analytics(
+    pub(crate) async fn analytics(
         &self,
         filter: AnalyticsFilter,
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
@@ -54,7 +54,7 @@ impl Embedded {
     }
 
     /// The tokens that calls of the current window used in the end, by call number.
-    pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
+    pub(crate) async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
         let window = i64::try_from(WINDOW_MS).unwrap_or(i64::MAX);
         let since = self
             .clock

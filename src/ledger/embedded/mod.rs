@@ -32,7 +32,7 @@ mod watched;
 mod writer;
 
 pub use audit::audit_file;
-pub use sqlite::probe;
+pub(crate) use sqlite::probe;
 
 use self::{
     command::{Command, LimitChange, ModelChange},
@@ -94,61 +94,61 @@ impl Embedded {
         })
     }
 
-    pub fn next_call(&self) -> CallId {
+    pub(crate) fn next_call(&self) -> CallId {
         self.ids.next(self.clock.now_ms())
     }
 
-    pub fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
     /// The caller that an active key belongs to.
-    pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
+    pub(crate) fn caller(&self, digest: KeyDigest) -> Option<Caller> {
         self.read().caller(digest)
     }
 
-    pub fn account(&self, id: &str) -> Result<Account, LedgerError> {
+    pub(crate) fn account(&self, id: &str) -> Result<Account, LedgerError> {
         self.read().account(id).cloned()
     }
 
-    pub fn accounts(&self) -> Vec<Account> {
+    pub(crate) fn accounts(&self) -> Vec<Account> {
         self.read().accounts().cloned().collect()
     }
 
-    pub fn balances(&self, account_id: &str) -> Balances {
+    pub(crate) fn balances(&self, account_id: &str) -> Balances {
         let directory = self.read();
         directory.credit(account_id).balances(self.clock.now())
     }
 
     /// The grants of an account, oldest first.
-    pub fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
+    pub(crate) fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
         let directory = self.read();
         directory.account(account_id)?;
         Ok(directory.grants(account_id).to_vec())
     }
 
     /// The account's keys, including deleted ones, which the history refers to.
-    pub fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+    pub(crate) fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
         let directory = self.read();
         directory.account(account_id)?;
         Ok(directory.keys_of(account_id).cloned().collect())
     }
 
-    pub fn model_settings(&self, model_id: &str) -> ModelSettings {
+    pub(crate) fn model_settings(&self, model_id: &str) -> ModelSettings {
         self.read().model_settings(model_id)
     }
 
     /// The ceilings of an account with a model.
-    pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
+    pub(crate) fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
         self.read().limits().ceilings(account, model, default)
     }
 
-    pub fn limits(&self) -> Vec<LimitRule> {
+    pub(crate) fn limits(&self) -> Vec<LimitRule> {
         self.read().limits().all()
     }
 
     /// Changes the ceilings for this account and model; lasts across restarts.
-    pub async fn set_limit(
+    pub(crate) async fn set_limit(
         &self,
         account: Option<String>,
         model: Option<String>,
@@ -166,13 +166,13 @@ impl Embedded {
             .await
     }
 
-    pub async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
+    pub(crate) async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::CreateAccount(account, reply))
             .await
     }
 
-    pub async fn change_account(
+    pub(crate) async fn change_account(
         &self,
         id: &str,
         change: AccountChange,
@@ -183,26 +183,34 @@ impl Embedded {
     }
 
     /// Stores a key by its digest.
-    pub async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
+    pub(crate) async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
         self.writer
             .execute(|reply| Command::CreateKey(key, reply))
             .await
     }
 
-    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
+    pub(crate) async fn set_key_state(
+        &self,
+        id: &str,
+        state: KeyState,
+    ) -> Result<Key, LedgerError> {
         self.writer
             .execute(|reply| Command::SetKeyState(id.to_owned(), state, reply))
             .await
     }
 
-    pub async fn add_grant(&self, account_id: &str, grant: Grant) -> Result<Grant, LedgerError> {
+    pub(crate) async fn add_grant(
+        &self,
+        account_id: &str,
+        grant: Grant,
+    ) -> Result<Grant, LedgerError> {
         self.writer
             .execute(|reply| Command::AddGrant(account_id.to_owned(), grant, reply))
             .await
     }
 
     /// Changes the settings of a model; `None` keeps what there is. Lasts across restarts.
-    pub async fn set_model(
+    pub(crate) async fn set_model(
         &self,
         model_id: &str,
         enabled: Option<bool>,
@@ -219,12 +227,12 @@ impl Embedded {
     }
 
     /// How many holds there are, and their sum.
-    pub fn all_held(&self) -> (usize, NanoUsd) {
+    pub(crate) fn all_held(&self) -> (usize, NanoUsd) {
         self.read().all_held()
     }
 
     /// The state of the writer thread.
-    pub fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &Health {
         self.writer.health()
     }
 

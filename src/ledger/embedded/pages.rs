@@ -16,7 +16,7 @@ use crate::ledger::{
 };
 
 impl Embedded {
-    pub async fn usage_days(
+    pub(crate) async fn usage_days(
         &self,
         account_id: &str,
         from_day: &str,
@@ -29,27 +29,30 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
+    pub(crate) async fn last_used(
+        &self,
+        account_id: &str,
+    ) -> Result<HashMap<String, i64>, LedgerError> {
         self.all_written().await;
         let account_id = account_id.to_owned();
         let query = move |database: &_| days::last_used(database, &account_id);
         Ok(self.reader.query(query).await?)
     }
 
-    pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
         let calls = Calls::of(page);
         let query = move |database: &_| calls.find(database);
         Ok(self.reader.query(query).await?)
     }
 
-    pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
         self.all_written().await;
         let query = move |database: &_| calls::one(database, id);
         Ok(self.reader.query(query).await?)
     }
 
-    pub async fn entries_page(
+    pub(crate) async fn entries_page(
         &self,
         account_id: &str,
         before: i64,
@@ -61,12 +64,12 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    pub fn grants_left(&self, account_id: &str) -> Vec<GrantLeft> {
+    pub(crate) fn grants_left(&self, account_id: &str) -> Vec<GrantLeft> {
         let directory = self.read();
         directory.credit(account_id).grants_left(self.clock.now())
     }
 
-    pub async fn find_accounts(
+    pub(crate) async fn find_accounts(
         &self,
         text: &str,
         before: Option<(i64, String)>,
@@ -84,11 +87,11 @@ impl Embedded {
         Ok(found.collect())
     }
 
-    pub fn key(&self, id: &str) -> Result<Key, LedgerError> {
+    pub(crate) fn key(&self, id: &str) -> Result<Key, LedgerError> {
         self.read().key(id).cloned()
     }
 
-    pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
+    pub(crate) async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::EnsureAccount(account, reply))
             .await

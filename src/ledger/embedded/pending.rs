@@ -7,7 +7,7 @@ use crate::ledger::{Charged, LedgerError, PendingCharge};
 
 impl Embedded {
     /// Charges the call unless its end is recorded already. When this returns it is committed, or nothing has changed.
-    pub async fn settle_pending(
+    pub(crate) async fn settle_pending(
         &self,
         pending: &PendingCharge,
     ) -> Result<Option<Charged>, LedgerError> {

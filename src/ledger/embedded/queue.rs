@@ -17,7 +17,7 @@ use std::{
 use crate::net::{callbacks, lanes};
 
 /// The sending end, for any thread. When it is dropped it sends the batches that were not sent yet.
-pub struct Sender<Step> {
+pub(crate) struct Sender<Step> {
     /// The batch of each lane; the first is for threads that serve no requests.
     threads: Vec<Arc<Mutex<Batch<Step>>>>,
 }
@@ -29,13 +29,13 @@ struct Batch<Step> {
 }
 
 /// The receiving end. The commands of one thread arrive in order.
-pub struct Queue<Step> {
+pub(crate) struct Queue<Step> {
     steps: Receiver<Vec<Step>>,
     /// The rest of the batch that is being received.
     left: vec::IntoIter<Step>,
 }
 
-pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
+pub(crate) fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
     let (to, steps) = mpsc::channel();
     let thread = || {
         Arc::new(Mutex::new(Batch {
@@ -50,7 +50,7 @@ pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
 
 impl<Step: Send + 'static> Sender<Step> {
     /// Sends a command with the next batch of this thread.
-    pub fn send(&self, step: Step) {
+    pub(crate) fn send(&self, step: Step) {
         let batch = self.of_this_thread();
         let is_first = {
             let mut batch = locked(batch);
@@ -64,7 +64,7 @@ impl<Step: Send + 'static> Sender<Step> {
     }
 
     /// Sends a command at once, after all that any thread has sent before.
-    pub fn send_after_all(&self, step: Step) {
+    pub(crate) fn send_after_all(&self, step: Step) {
         for batch in &self.threads {
             locked(batch).send_batch();
         }
@@ -109,7 +109,7 @@ fn locked<Step>(batch: &Mutex<Batch<Step>>) -> MutexGuard<'_, Batch<Step>> {
 
 impl<Step> Queue<Step> {
     /// Waits for the next command, up to `timeout`.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Step, RecvTimeoutError> {
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<Step, RecvTimeoutError> {
         loop {
             if let Some(step) = self.left.next() {
                 return Ok(step);

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Posts the account's expired credit and the charge of the call.
-pub fn charge(
+pub(crate) fn charge(
     database: &Database,
     directory: &Shared,
     call: &Call,
@@ -46,7 +46,7 @@ pub fn charge(
 }
 
 /// Charges a call of an earlier process; `None` if its end is recorded already.
-pub fn settle_pending(
+pub(crate) fn settle_pending(
     database: &Database,
     directory: &Shared,
     pending: &PendingCharge,
@@ -64,7 +64,7 @@ pub fn settle_pending(
 }
 
 /// Records a call that was not charged. One whose hold was gone before may be recorded already, as charged or released.
-pub fn record_released(
+pub(crate) fn record_released(
     database: &Database,
     call: &Call,
     was_held: bool,
@@ -76,7 +76,7 @@ pub fn record_released(
 }
 
 /// Gives an account credit; returns the earlier grant if the reference was used before.
-pub fn add_grant(
+pub(crate) fn add_grant(
     database: &Database,
     directory: &Shared,
     account_id: &str,
@@ -102,7 +102,7 @@ pub fn add_grant(
     Ok(grant)
 }
 
-pub fn create_account(
+pub(crate) fn create_account(
     database: &Database,
     directory: &Shared,
     account: Account,
@@ -112,7 +112,7 @@ pub fn create_account(
 }
 
 /// Creates an account, or returns the one that has this ID.
-pub fn ensure_account(
+pub(crate) fn ensure_account(
     database: &Database,
     directory: &Shared,
     account: Account,
@@ -123,7 +123,7 @@ pub fn ensure_account(
     create_account(database, directory, account)
 }
 
-pub fn change_account(
+pub(crate) fn change_account(
     database: &Database,
     directory: &Shared,
     id: &str,
@@ -134,14 +134,18 @@ pub fn change_account(
     Ok(directory.write().put_account(account))
 }
 
-pub fn create_key(database: &Database, directory: &Shared, key: Key) -> Result<Key, LedgerError> {
+pub(crate) fn create_key(
+    database: &Database,
+    directory: &Shared,
+    key: Key,
+) -> Result<Key, LedgerError> {
     directory.read().account(&key.account_id)?;
     database.insert_key(&key)?;
     Ok(directory.write().put_key(key))
 }
 
 /// Changes the state of a key. A deleted key stays deleted.
-pub fn set_key_state(
+pub(crate) fn set_key_state(
     database: &Database,
     directory: &Shared,
     id: &str,
@@ -156,7 +160,7 @@ pub fn set_key_state(
     Ok(directory.write().put_key(key))
 }
 
-pub fn set_model(
+pub(crate) fn set_model(
     database: &Database,
     directory: &Shared,
     change: ModelChange,
@@ -173,7 +177,7 @@ pub fn set_model(
     Ok(settings)
 }
 
-pub fn set_limit(
+pub(crate) fn set_limit(
     database: &Database,
     directory: &Shared,
     change: LimitChange,
@@ -195,7 +199,7 @@ pub fn set_limit(
 }
 
 /// Posts what has expired of these accounts' credit.
-pub fn post_expiries(
+pub(crate) fn post_expiries(
     database: &Database,
     directory: &Shared,
     accounts: &[String],
@@ -209,14 +213,14 @@ pub fn post_expiries(
 }
 
 /// The accounts that an audit found not to add up.
-pub struct Frozen {
+pub(crate) struct Frozen {
     pub accounts: BTreeSet<String>,
     /// They replace the frozen accounts of before: the audit was a full one.
     pub replaces: bool,
 }
 
 /// Differences between memory and database, and contradictions within the memory.
-pub fn compare_memory(
+pub(crate) fn compare_memory(
     database: &Database,
     directory: &Shared,
     accounts: &[String],

@@ -5,7 +5,7 @@ use crate::ledger::{Expiring, ExpiringPage};
 
 impl Embedded {
     /// A page of credit that expires soon, ordered by time and grant.
-    pub fn expiring(&self, page: &ExpiringPage) -> Vec<Expiring> {
+    pub(crate) fn expiring(&self, page: &ExpiringPage) -> Vec<Expiring> {
         let mut found = self.read().expiring(page.from, page.until);
         found.retain(|one| {
             let position = (one.expires_at, &one.grant_id);
@@ -21,7 +21,7 @@ impl Embedded {
     }
 
     /// The first frozen accounts by ID; `None` before the first audit.
-    pub fn frozen_accounts(&self, limit: usize) -> Option<Vec<String>> {
+    pub(crate) fn frozen_accounts(&self, limit: usize) -> Option<Vec<String>> {
         let mut accounts = self.read().frozen_accounts()?;
         accounts.sort_unstable();
         accounts.truncate(limit);

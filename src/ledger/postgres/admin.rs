@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-pub const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
-pub const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
+pub(crate) const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
+pub(crate) const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
 const GRANT: &str = "id, amount, expires_at, reason, reference, created_at";
-pub const CREDIT: &str =
+pub(crate) const CREDIT: &str =
     "fund_ids, fund_left, fund_held, fund_expires, debt, held, lapsed_at, latest";
 
 /// Stands for "never" among the expiries of an account's grants.
@@ -48,7 +48,7 @@ struct GrantRow {
 }
 
 impl Shared {
-    pub async fn account(&self, id: &str) -> Result<Account, LedgerError> {
+    pub(crate) async fn account(&self, id: &str) -> Result<Account, LedgerError> {
         let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = $1");
         let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(|| missing("account", id))?;
@@ -56,14 +56,14 @@ impl Shared {
     }
 
     /// Oldest first.
-    pub async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
+    pub(crate) async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
         let query = format!("SELECT {ACCOUNT} FROM accounts ORDER BY created_at, id");
         let rows = self.inner.pool.query(&query, &[]).await?;
         Ok(rows.iter().map(read_account).collect::<Result<_, _>>()?)
     }
 
     /// Zero for an unknown account.
-    pub async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
+    pub(crate) async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
         let credit = self.credit(account_id).await?;
         Ok(credit.balances(self.inner.clock.now()))
     }
@@ -77,7 +77,7 @@ impl Shared {
         Ok(credit.unwrap_or_default())
     }
 
-    pub async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
+    pub(crate) async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
         self.account(account_id).await?;
         let query = format!("SELECT {GRANT} FROM credit_grants WHERE account_id = $1 ORDER BY seq");
         let rows = self
@@ -88,7 +88,7 @@ impl Shared {
         Ok(rows.iter().map(read_grant).collect::<Result<_, _>>()?)
     }
 
-    pub async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+    pub(crate) async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
         self.account(account_id).await?;
         let query =
             format!("SELECT {KEY} FROM api_keys WHERE account_id = $1 ORDER BY created_at, id");
@@ -100,13 +100,13 @@ impl Shared {
         Ok(rows.iter().map(read_key).collect::<Result<_, _>>()?)
     }
 
-    pub async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
+    pub(crate) async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.insert_account(&account, "").await?;
         Ok(account)
     }
 
     /// Creates the account unless it exists.
-    pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
+    pub(crate) async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         let unless_there = "ON CONFLICT (id) DO NOTHING";
         self.insert_account(&account, unless_there).await?;
         self.account(&account.id).await
@@ -131,7 +131,7 @@ impl Shared {
         Ok(())
     }
 
-    pub async fn change_account(
+    pub(crate) async fn change_account(
         &self,
         id: &str,
         change: AccountChange,
@@ -152,7 +152,7 @@ impl Shared {
         changed
     }
 
-    pub async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
+    pub(crate) async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
         let insert =
             "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
             VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -173,7 +173,11 @@ impl Shared {
         }
     }
 
-    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
+    pub(crate) async fn set_key_state(
+        &self,
+        id: &str,
+        state: KeyState,
+    ) -> Result<Key, LedgerError> {
         let (state, query) = (
             state.as_str(),
             format!(
@@ -195,7 +199,11 @@ impl Shared {
         })
     }
 
-    pub async fn add_grant(&self, account_id: &str, grant: Grant) -> Result<Grant, LedgerError> {
+    pub(crate) async fn add_grant(
+        &self,
+        account_id: &str,
+        grant: Grant,
+    ) -> Result<Grant, LedgerError> {
         let amount = grant.amount.nanos();
         let parameters = [
             (&account_id as _, Type::TEXT),
@@ -220,7 +228,7 @@ impl Shared {
         }
     }
 
-    pub async fn set_model(
+    pub(crate) async fn set_model(
         &self,
         model_id: &str,
         enabled: Option<bool>,
@@ -239,7 +247,7 @@ impl Shared {
         Ok(set.settings())
     }
 
-    pub async fn set_limit(
+    pub(crate) async fn set_limit(
         &self,
         account: Option<String>,
         model: Option<String>,
@@ -297,7 +305,7 @@ fn kept_or_set(change: CeilingChange) -> (bool, Option<i64>) {
     }
 }
 
-pub fn missing(what: &'static str, id: &str) -> LedgerError {
+pub(crate) fn missing(what: &'static str, id: &str) -> LedgerError {
     let id = id.to_owned();
     LedgerError::NotFound { what, id }
 }
@@ -315,7 +323,7 @@ impl From<GrantRow> for Grant {
     }
 }
 
-pub fn read_account(row: &Row) -> Result<Account, Error> {
+pub(crate) fn read_account(row: &Row) -> Result<Account, Error> {
     let (track, tier): (String, String) = (get(row, 3)?, get(row, 4)?);
     let plan = Track::parse(&track).zip(Tier::parse(&tier));
     let plan = plan.and_then(|(track, tier)| Plan::new(track, tier));
@@ -329,7 +337,7 @@ pub fn read_account(row: &Row) -> Result<Account, Error> {
     })
 }
 
-pub fn read_key(row: &Row) -> Result<Key, Error> {
+pub(crate) fn read_key(row: &Row) -> Result<Key, Error> {
     let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
     Ok(Key {
         id: get(row, 0)?,
@@ -354,7 +362,7 @@ fn read_grant(row: &Row) -> Result<Grant, Error> {
 }
 
 /// Reads the columns [`CREDIT`], which begin at this index.
-pub fn read_credit(row: &Row, at: usize) -> Result<Credit, Error> {
+pub(crate) fn read_credit(row: &Row, at: usize) -> Result<Credit, Error> {
     let (ids, left): (Vec<String>, Vec<i64>) = (get(row, at)?, get(row, at + 1)?);
     let (held, expires): (Vec<i64>, Vec<i64>) = (get(row, at + 2)?, get(row, at + 3)?);
     let numbers = left.into_iter().zip(held).zip(expires);

@@ -79,13 +79,13 @@ const CHECKS: [&str; 6] = [
 
 impl Shared {
     /// Audits everything.
-    pub async fn audit(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn audit(&self) -> Result<Audit, LedgerError> {
         let _guard = self.auditing.lock().await;
         self.audit_since(0).await
     }
 
     /// Audits what has changed since the last audit; the first time everything.
-    pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
+    pub(crate) async fn reconcile(&self) -> Result<Audit, LedgerError> {
         let _guard = self.auditing.lock().await;
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
@@ -138,7 +138,7 @@ impl Shared {
         Ok(())
     }
 
-    pub async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
+    pub(crate) async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
         let query = "SELECT frozen FROM accounts WHERE id = $1";
         let rows = self
             .inner
@@ -150,7 +150,7 @@ impl Shared {
 }
 
 /// Audits a database, whether or not gateways are using it; changes nothing.
-pub async fn audit_database(address: &Address) -> Result<Audit, Error> {
+pub(crate) async fn audit_database(address: &Address) -> Result<Audit, Error> {
     let started = Instant::now();
     let audit = audit_snapshot(address, 0, 0).await?;
     Ok(Audit {

@@ -27,7 +27,7 @@ const LEASE_INTERVAL: Duration = Duration::from_millis(10);
 type ReplyReceiver = oneshot::Receiver<Result<Reply, OperationError>>;
 
 /// A charge without a reply yet.
-pub struct Pending {
+pub(crate) struct Pending {
     receiver: ReplyReceiver,
     call: Box<Call>,
     charged: (Usage, NanoUsd),
@@ -35,7 +35,7 @@ pub struct Pending {
 
 impl Shared {
     /// Holds the call's amount, or refuses and changes nothing. Returns when the credit that pays for it expires.
-    pub async fn hold(
+    pub(crate) async fn hold(
         &self,
         call: &Call,
         seen: Seen,
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// Raises the hold, or refuses and changes nothing.
-    pub async fn extend(
+    pub(crate) async fn extend(
         &self,
         call: &Call,
         amount: NanoUsd,
@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// Charges the call. After a timeout the charge may still be committed: a repeated call waits for the same charge.
-    pub async fn charge(
+    pub(crate) async fn charge(
         &self,
         call: Box<Call>,
         usage: Usage,
@@ -160,20 +160,20 @@ impl Shared {
 
     /// Releases the hold and stores the call's record. A charge that was committed although its caller got an error is
     /// taken back.
-    pub fn release(&self, call: &Call) {
+    pub(crate) fn release(&self, call: &Call) {
         self.close_call(call);
         self.submit(Operation::release(&CallRecord { call, usage: None }));
     }
 
     /// Releases the hold.
-    pub fn cancel(&self, call: &Call) {
+    pub(crate) fn cancel(&self, call: &Call) {
         self.close_call(call);
         self.submit(Operation::cancel(&call.account_id, call.id));
     }
 
     /// Counts and logs a call that was charged although its hold had been released. This is the only way in which an
     /// account can fall below its overdraft.
-    pub fn count_late_settlement(&self, call: &Call, cost: NanoUsd) {
+    pub(crate) fn count_late_settlement(&self, call: &Call, cost: NanoUsd) {
         self.inner.health.late_settlements.inc();
         tracing::warn!(
             call.id = %call.id,

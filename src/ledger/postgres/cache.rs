@@ -21,14 +21,14 @@ use crate::{
 const MAX_CALLERS: usize = 100_000;
 
 #[derive(Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     callers: RwLock<HashMap<KeyDigest, KnownCaller>>,
     settings: ArcSwap<Settings>,
 }
 
 /// The operators' settings.
 #[derive(Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub version: i64,
     pub models: HashMap<String, ModelSettings>,
     pub limits: LimitRules,
@@ -42,14 +42,14 @@ struct StoredSettings {
 }
 
 #[derive(Deserialize)]
-pub struct StoredModel {
+pub(crate) struct StoredModel {
     model_id: String,
     enabled: bool,
     unlisted: Option<bool>,
 }
 
 #[derive(Deserialize)]
-pub struct StoredLimit {
+pub(crate) struct StoredLimit {
     account_id: String,
     model_id: String,
     rpm: Option<u32>,
@@ -57,13 +57,13 @@ pub struct StoredLimit {
 }
 
 impl Cache {
-    pub fn caller(&self, digest: KeyDigest) -> Option<KnownCaller> {
+    pub(crate) fn caller(&self, digest: KeyDigest) -> Option<KnownCaller> {
         let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
         callers.get(&digest).cloned()
     }
 
     /// Stores a caller that was just read, or removes it if its key is unknown or inactive.
-    pub fn put_caller(&self, digest: KeyDigest, seen: Option<&KnownCaller>) {
+    pub(crate) fn put_caller(&self, digest: KeyDigest, seen: Option<&KnownCaller>) {
         let mut callers = self.callers.write().unwrap_or_else(PoisonError::into_inner);
         match seen {
             Some(known) => {
@@ -78,16 +78,16 @@ impl Cache {
         }
     }
 
-    pub fn settings(&self) -> Arc<Settings> {
+    pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    pub fn settings_version(&self) -> i64 {
+    pub(crate) fn settings_version(&self) -> i64 {
         self.settings.load().version
     }
 
     /// Replaces the settings, unless newer ones are cached already.
-    pub fn put_settings(&self, settings: Settings) {
+    pub(crate) fn put_settings(&self, settings: Settings) {
         let settings = Arc::new(settings);
         self.settings.rcu(|before| {
             if before.version < settings.version {
@@ -100,7 +100,7 @@ impl Cache {
 }
 
 impl Settings {
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let stored: StoredSettings = serde_json::from_str(text).ok()?;
         let mut settings = Self {
             version: stored.version,
@@ -118,7 +118,7 @@ impl Settings {
 }
 
 impl StoredModel {
-    pub fn settings(&self) -> ModelSettings {
+    pub(crate) fn settings(&self) -> ModelSettings {
         ModelSettings {
             enabled: self.enabled,
             unlisted: self.unlisted,
@@ -127,7 +127,7 @@ impl StoredModel {
 }
 
 impl StoredLimit {
-    pub fn rule(self) -> LimitRule {
+    pub(crate) fn rule(self) -> LimitRule {
         let named = |name: String| (!name.is_empty()).then_some(name);
         LimitRule {
             account: named(self.account_id),

@@ -47,7 +47,7 @@ enum Unflushed {
 type Committed = (Unflushed, i64);
 
 /// The sending end of the queue of committed operations.
-pub struct Flusher {
+pub(crate) struct Flusher {
     queue: mpsc::UnboundedSender<Committed>,
     kept: Arc<AtomicUsize>,
     /// A hold is queued for a flush already.
@@ -55,14 +55,14 @@ pub struct Flusher {
 }
 
 /// The task that flushes, and replies or repeats.
-pub struct FlushTask {
+pub(crate) struct FlushTask {
     queue: mpsc::UnboundedReceiver<Committed>,
     kept: Arc<AtomicUsize>,
     has_hold: Arc<AtomicBool>,
 }
 
 impl Flusher {
-    pub fn new() -> (Self, FlushTask) {
+    pub(crate) fn new() -> (Self, FlushTask) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (kept, has_hold) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let task = FlushTask {
@@ -79,14 +79,14 @@ impl Flusher {
     }
 
     /// Queues a charge, whose reply is sent once it is on the disk.
-    pub fn flush_then_reply(&self, operation: Operation, reply: Reply, life: i64) {
+    pub(crate) fn flush_then_reply(&self, operation: Operation, reply: Reply, life: i64) {
         let _ = self
             .queue
             .send((Unflushed::Charge { operation, reply }, life));
     }
 
     /// Keeps the end of a call, whose reply was sent already, until it is flushed.
-    pub fn keep_until_flushed(&self, operation: Operation, life: i64) {
+    pub(crate) fn keep_until_flushed(&self, operation: Operation, life: i64) {
         if self.kept.fetch_add(1, Relaxed) < MAX_KEPT {
             let _ = self.queue.send((Unflushed::End(operation), life));
         } else {
@@ -95,7 +95,7 @@ impl Flusher {
     }
 
     /// Records that a hold was placed or changed.
-    pub fn hold_committed(&self, life: i64) {
+    pub(crate) fn hold_committed(&self, life: i64) {
         if !self.has_hold.swap(true, Relaxed) {
             let _ = self.queue.send((Unflushed::Hold, life));
         }
@@ -104,7 +104,7 @@ impl Flusher {
 
 impl FlushTask {
     /// Runs as long as the ledger exists. `submit` takes the operations that a crash may have undone.
-    pub async fn run(mut self, inner: Weak<Inner>, submit: impl Fn(Operation)) {
+    pub(crate) async fn run(mut self, inner: Weak<Inner>, submit: impl Fn(Operation)) {
         let mut connection = None;
         while let Some(waiting) = self.next().await {
             let Some(inner) = inner.upgrade() else { return };

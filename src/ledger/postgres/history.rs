@@ -20,7 +20,7 @@ use crate::{
 const MAX_ROWS: usize = 10_000;
 
 impl Shared {
-    pub async fn usage(
+    pub(crate) async fn usage(
         &self,
         account_id: &str,
         from: i64,
@@ -44,7 +44,7 @@ impl Shared {
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
-    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         self.wait_until_written().await;
         if let Some(number) = CallId::parse(id) {
             let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
@@ -64,7 +64,7 @@ impl Shared {
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
-    pub async fn analytics(
+    pub(crate) async fn analytics(
         &self,
         filter: AnalyticsFilter,
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
@@ -93,7 +93,9 @@ impl Shared {
 
     /// Every reservation of the current rate-limit window, for a limiter that has lost its state: of running calls with
     /// their reserved tokens, of ended calls with the tokens they used.
-    pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
+    pub(crate) async fn reservations_in_window(
+        &self,
+    ) -> Result<Vec<StoredReservation>, LedgerError> {
         // The limiter has its own clock: twice the window covers the difference of the two.
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
         let now_ms = self.inner.clock.now_ms();

@@ -47,14 +47,14 @@ const TYPES: [Type; 7] = [
 ];
 
 /// A message to a lane's task.
-pub enum Message {
+pub(crate) enum Message {
     Operation(Operation),
     /// Replies when everything queued before is done.
     Barrier(oneshot::Sender<()>),
 }
 
 /// The sending end of a lane's queue.
-pub struct Lane {
+pub(crate) struct Lane {
     queue: mpsc::UnboundedSender<Message>,
     /// The last batch failed.
     failing: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ pub struct Lane {
 
 impl Lane {
     /// Starts the lane's task, which runs until the lane is dropped and all queued operations are done.
-    pub fn start(number: i32, inner: Arc<Inner>) -> Self {
+    pub(crate) fn start(number: i32, inner: Arc<Inner>) -> Self {
         let (queue, receiver) = mpsc::unbounded_channel();
         let failing = Arc::<AtomicBool>::default();
         let task = LaneTask {
@@ -77,23 +77,23 @@ impl Lane {
         Self { queue, failing }
     }
 
-    pub fn is_healthy(&self) -> bool {
+    pub(crate) fn is_healthy(&self) -> bool {
         !self.failing.load(Relaxed)
     }
 
-    pub fn submit(&self, operation: Operation) {
+    pub(crate) fn submit(&self, operation: Operation) {
         let _ = self.queue.send(Message::Operation(operation));
     }
 
     /// Waits until everything queued before is done.
-    pub async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         let (reply, done) = oneshot::channel();
         let _ = self.queue.send(Message::Barrier(reply));
         let _ = done.await;
     }
 
     /// A sender that does not keep the lane open.
-    pub fn weak(&self) -> mpsc::WeakUnboundedSender<Message> {
+    pub(crate) fn weak(&self) -> mpsc::WeakUnboundedSender<Message> {
         self.queue.downgrade()
     }
 }

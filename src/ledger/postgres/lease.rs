@@ -38,7 +38,7 @@ const RELEASE_BATCH: i32 = 100;
 
 /// How long a lease lasts without a heartbeat, and the interval of heartbeats.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub(crate) struct Times {
     pub lease: Duration,
     pub beat: Duration,
 }
@@ -53,7 +53,7 @@ impl Default for Times {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Lease {
+pub(crate) struct Lease {
     pub slot: i32,
     pub epoch: i64,
     /// The highest call ID when the lease began.
@@ -70,7 +70,7 @@ struct Beat {
 }
 
 impl Lease {
-    pub async fn begin(pool: &Pool, times: Times) -> Result<Self, Error> {
+    pub(crate) async fn begin(pool: &Pool, times: Times) -> Result<Self, Error> {
         let lease_seconds = i32::try_from(times.lease.as_secs()).unwrap_or(i32::MAX);
         let lease: Option<String> = pool
             .query_one(
@@ -98,7 +98,7 @@ impl Lease {
     }
 
     /// Ends the lease, so that the others need not wait until it expires.
-    pub async fn end(self, pool: &Pool, run: i64) -> Result<(), Error> {
+    pub(crate) async fn end(self, pool: &Pool, run: i64) -> Result<(), Error> {
         let gone = "WITH gone AS (DELETE FROM lanes WHERE run = $3)
             DELETE FROM gateways WHERE slot = $1 AND epoch = $2";
         let lease = [
@@ -119,7 +119,7 @@ struct Keeper {
 
 /// Renews the lease and releases the holds of dead gateways, as long as the ledger exists. `submit` takes the renewals
 /// of holds.
-pub async fn keep(inner: Weak<Inner>, submit: impl Fn(Operation)) {
+pub(crate) async fn keep(inner: Weak<Inner>, submit: impl Fn(Operation)) {
     let mut keeper = Keeper::default();
     loop {
         let wait = {
@@ -210,24 +210,24 @@ async fn release_dead_holds(pool: &Pool, silence: &Silence) -> Result<(), Error>
 }
 
 /// Generates call IDs that no other gateway generates, because they contain the slot.
-pub struct SlotIds(AtomicU64);
+pub(crate) struct SlotIds(AtomicU64);
 
 /// Of the bits that distinguish calls of one millisecond, these count the calls of one gateway.
 const COUNT_BITS: u32 = 9;
 const SLOT_BITS: u32 = 10;
 
 impl SlotIds {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
     /// Makes later IDs of a later millisecond than this one.
-    pub fn go_on_after(&self, id: CallId) {
+    pub(crate) fn go_on_after(&self, id: CallId) {
         let later = ((id.0 >> (SLOT_BITS + COUNT_BITS)) + 1) << COUNT_BITS;
         self.0.fetch_max(later, Relaxed);
     }
 
-    pub fn next(&self, clock: &Clock, lease: Lease) -> CallId {
+    pub(crate) fn next(&self, clock: &Clock, lease: Lease) -> CallId {
         let by_time = u64::try_from(clock.now_ms()).unwrap_or(0) << COUNT_BITS;
         let by_others = ((lease.after >> (SLOT_BITS + COUNT_BITS)) + 1) << COUNT_BITS;
         let following = |last: u64| (last + 1).max(by_time).max(by_others);

@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 512;
 
 /// The caller of an active key.
 #[derive(Clone, Debug)]
-pub struct KnownCaller {
+pub(crate) struct KnownCaller {
     pub account_id: String,
     pub key_id: String,
     pub plan: Plan,
@@ -31,28 +31,28 @@ pub struct KnownCaller {
 }
 
 /// The key's caller, if it is active, and the version of the settings at that moment.
-pub type LookedUp = (Option<KnownCaller>, i64);
+pub(crate) type LookedUp = (Option<KnownCaller>, i64);
 
 /// A key to look up; `None` to read the settings' version only.
-pub struct Lookup {
+pub(crate) struct Lookup {
     digest: Option<KeyDigest>,
     reply: oneshot::Sender<LookedUp>,
 }
 
 /// The sending end of the queue of lookups.
-pub struct Lookups {
+pub(crate) struct Lookups {
     queue: mpsc::UnboundedSender<Lookup>,
     deadline: Duration,
 }
 
 impl Lookups {
-    pub fn new(deadline: Duration) -> (Self, mpsc::UnboundedReceiver<Lookup>) {
+    pub(crate) fn new(deadline: Duration) -> (Self, mpsc::UnboundedReceiver<Lookup>) {
         let (queue, lookups) = mpsc::unbounded_channel();
         (Self { queue, deadline }, lookups)
     }
 
     /// `None` if the database does not reply within the deadline.
-    pub async fn lookup(&self, digest: Option<KeyDigest>) -> Option<LookedUp> {
+    pub(crate) async fn lookup(&self, digest: Option<KeyDigest>) -> Option<LookedUp> {
         let (reply, seen) = oneshot::channel();
         self.queue.send(Lookup { digest, reply }).ok()?;
         timeout(self.deadline, seen).await.ok()?.ok()
@@ -78,7 +78,7 @@ struct Row {
 }
 
 /// Runs as long as the ledger exists.
-pub async fn run(inner: Weak<Inner>, mut lookups: mpsc::UnboundedReceiver<Lookup>) {
+pub(crate) async fn run(inner: Weak<Inner>, mut lookups: mpsc::UnboundedReceiver<Lookup>) {
     let mut connection = None;
     while let Some(first) = lookups.recv().await {
         let mut batch = vec![first];

@@ -39,9 +39,9 @@ mod strays;
 mod tests;
 mod watched;
 
-pub use audit::audit_database;
-pub use billing::Pending;
-pub use schema::probe;
+pub(crate) use audit::audit_database;
+pub(crate) use billing::Pending;
+pub(crate) use schema::probe;
 
 use self::{
     cache::{Cache, Settings},
@@ -87,7 +87,7 @@ pub struct Shared {
 }
 
 /// State shared by the ledger's tasks.
-pub struct Inner {
+pub(crate) struct Inner {
     address: Address,
     durability: Durability,
     /// Timeout of placing a hold.
@@ -135,7 +135,7 @@ impl Inner {
 
 impl Shared {
     /// Connects, creates the schema if needed, and takes a lease.
-    pub async fn open(
+    pub(crate) async fn open(
         address: Address,
         durability: Durability,
         deadline: Duration,
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// Waits, for a bounded time, until everything is written, then ends the lease.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let written = async {
             while self.inner.health.waiting() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -262,12 +262,12 @@ impl Shared {
         }
     }
 
-    pub fn next_call(&self) -> CallId {
+    pub(crate) fn next_call(&self) -> CallId {
         self.ids.next(&self.inner.clock, **self.inner.lease.load())
     }
 
     /// From the cache, or else from the database.
-    pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+    pub(crate) async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         let settings = self.cache.settings_version();
         match self.cache.caller(digest) {
             Some(known) => Ok(Some(caller(digest, known, settings, false))),
@@ -276,7 +276,10 @@ impl Shared {
     }
 
     /// Reads the caller from the database and updates the cache.
-    pub async fn fresh_caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+    pub(crate) async fn fresh_caller(
+        &self,
+        digest: KeyDigest,
+    ) -> Result<Option<Caller>, LedgerError> {
         let seen = self.lookups.lookup(Some(digest)).await;
         let (known, settings) = seen.ok_or(LedgerError::Unavailable)?;
         self.cache.put_caller(digest, known.as_ref());
@@ -285,7 +288,7 @@ impl Shared {
     }
 
     /// Reloads the settings if they have changed.
-    pub async fn refresh(&self) -> Result<(), LedgerError> {
+    pub(crate) async fn refresh(&self) -> Result<(), LedgerError> {
         let seen = self.lookups.lookup(None).await;
         let (_, settings) = seen.ok_or(LedgerError::Unavailable)?;
         self.ensure_settings(settings).await
@@ -309,37 +312,37 @@ impl Shared {
         Ok(())
     }
 
-    pub fn model_settings(&self, model_id: &str) -> ModelSettings {
+    pub(crate) fn model_settings(&self, model_id: &str) -> ModelSettings {
         let settings = self.cache.settings();
         settings.models.get(model_id).copied().unwrap_or_default()
     }
 
-    pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
+    pub(crate) fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
         self.cache
             .settings()
             .limits
             .ceilings(account, model, default)
     }
 
-    pub fn limits(&self) -> Vec<LimitRule> {
+    pub(crate) fn limits(&self) -> Vec<LimitRule> {
         self.cache.settings().limits.all()
     }
 
     /// Number and sum of the holds of this gateway's calls.
-    pub fn all_held(&self) -> (usize, NanoUsd) {
+    pub(crate) fn all_held(&self) -> (usize, NanoUsd) {
         let amount = NanoUsd::new(self.open_amount.load(Relaxed));
         (self.open_holds.load(Relaxed), amount)
     }
 
-    pub fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &Health {
         &self.inner.health
     }
 
-    pub fn violations(&self) -> usize {
+    pub(crate) fn violations(&self) -> usize {
         self.frozen.load(Relaxed)
     }
 
-    pub fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 

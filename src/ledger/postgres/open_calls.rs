@@ -13,7 +13,7 @@ use crate::{base::fast_map::FastMap, ledger::CallId};
 const SHARDS: usize = 16;
 
 #[derive(Default)]
-pub struct OpenCalls([Mutex<FastMap<CallId, OpenCall>>; SHARDS]);
+pub(crate) struct OpenCalls([Mutex<FastMap<CallId, OpenCall>>; SHARDS]);
 
 struct OpenCall {
     account_id: String,
@@ -23,7 +23,7 @@ struct OpenCall {
 
 impl OpenCalls {
     /// Registers a call before its hold is sent: from now on the hold may be in the database.
-    pub fn insert(&self, id: CallId, account_id: &str) {
+    pub(crate) fn insert(&self, id: CallId, account_id: &str) {
         let call = OpenCall {
             account_id: account_id.to_owned(),
             hold: None,
@@ -32,23 +32,23 @@ impl OpenCalls {
     }
 
     /// Stores the hold, or its extension, that was acknowledged.
-    pub fn set_hold(&self, id: CallId, text: Arc<str>) {
+    pub(crate) fn set_hold(&self, id: CallId, text: Arc<str>) {
         if let Some(call) = self.shard(id).get_mut(&id) {
             call.hold = Some(text);
         }
     }
 
     /// Removes a call that has ended or whose hold was refused.
-    pub fn remove(&self, id: CallId) {
+    pub(crate) fn remove(&self, id: CallId) {
         self.shard(id).remove(&id);
     }
 
-    pub fn contains(&self, id: CallId) -> bool {
+    pub(crate) fn contains(&self, id: CallId) -> bool {
         self.shard(id).contains_key(&id)
     }
 
     /// One renewal for each running call.
-    pub fn renewals(&self) -> Vec<Operation> {
+    pub(crate) fn renewals(&self) -> Vec<Operation> {
         let mut renewals = Vec::new();
         for shard in &self.0 {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

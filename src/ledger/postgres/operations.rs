@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// An operation on one account.
-pub struct Operation {
+pub(crate) struct Operation {
     pub account_id: String,
     pub kind: Kind,
     pub id: CallId,
@@ -26,7 +26,7 @@ pub struct Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Hold,
     Extend,
     Charge,
@@ -40,11 +40,11 @@ pub enum Kind {
 
 /// The database rejected the operation with this error.
 #[derive(Clone, Debug)]
-pub struct OperationError(pub String);
+pub(crate) struct OperationError(pub String);
 
 /// The result of an operation.
 #[derive(Debug, Default, Deserialize)]
-pub struct Reply {
+pub(crate) struct Reply {
     #[serde(rename = "no")]
     refusal: Option<Refusal>,
     pub expires: Option<i64>,
@@ -85,7 +85,7 @@ enum Refusal {
 
 /// The reply to a batch.
 #[derive(Deserialize)]
-pub struct BatchReply {
+pub(crate) struct BatchReply {
     /// The server's incarnation, which changes with a crash.
     pub life: i64,
     #[serde(rename = "answers")]
@@ -94,7 +94,7 @@ pub struct BatchReply {
 
 /// The terms of a hold or of its extension.
 #[derive(Clone, Copy)]
-pub struct HoldTerms<'a> {
+pub(crate) struct HoldTerms<'a> {
     pub id: CallId,
     pub account_id: &'a str,
     pub key_id: &'a str,
@@ -168,7 +168,7 @@ impl<'a> Encoded<'a> {
 }
 
 impl Operation {
-    pub fn hold(terms: HoldTerms<'_>, seen: Seen) -> Self {
+    pub(crate) fn hold(terms: HoldTerms<'_>, seen: Seen) -> Self {
         let encoded = Encoded {
             // A caller read for this very request is no older than the request. Changes of settings at that moment must
             // not keep the request from starting, over and over while many settings are changed.
@@ -179,12 +179,12 @@ impl Operation {
         Self::new(Kind::Hold, terms.account_id, terms.id, &encoded)
     }
 
-    pub fn extend(terms: HoldTerms<'_>) -> Self {
+    pub(crate) fn extend(terms: HoldTerms<'_>) -> Self {
         let encoded = Encoded::with_terms("e", terms);
         Self::new(Kind::Extend, terms.account_id, terms.id, &encoded)
     }
 
-    pub fn charge(record: &CallRecord<'_>, cost: NanoUsd) -> Self {
+    pub(crate) fn charge(record: &CallRecord<'_>, cost: NanoUsd) -> Self {
         let call = record.to_json();
         let encoded = Encoded {
             n: Some(cost.nanos()),
@@ -194,7 +194,7 @@ impl Operation {
         Self::new(Kind::Charge, record.account_id(), record.id(), &encoded)
     }
 
-    pub fn release(record: &CallRecord<'_>) -> Self {
+    pub(crate) fn release(record: &CallRecord<'_>) -> Self {
         let call = record.to_json();
         let encoded = Encoded {
             call: Some(&call),
@@ -203,12 +203,12 @@ impl Operation {
         Self::new(Kind::Release, record.account_id(), record.id(), &encoded)
     }
 
-    pub fn cancel(account_id: &str, id: CallId) -> Self {
+    pub(crate) fn cancel(account_id: &str, id: CallId) -> Self {
         Self::new(Kind::Cancel, account_id, id, &Encoded::new("x", id))
     }
 
     /// `text` is the JSON of the call's hold or of its last extension.
-    pub fn renew(account_id: &str, id: CallId, text: Arc<str>) -> Self {
+    pub(crate) fn renew(account_id: &str, id: CallId, text: Arc<str>) -> Self {
         Self {
             kind: Kind::Renew,
             account_id: account_id.to_owned(),
@@ -232,12 +232,12 @@ impl Operation {
     }
 
     /// The operation's JSON.
-    pub fn text(&self) -> Arc<str> {
+    pub(crate) fn text(&self) -> Arc<str> {
         self.text.clone()
     }
 
     /// A copy to execute again in case a crash of the server has undone the operation.
-    pub fn repeat(&self) -> Self {
+    pub(crate) fn repeat(&self) -> Self {
         Self {
             kind: self.kind,
             account_id: self.account_id.clone(),
@@ -249,34 +249,34 @@ impl Operation {
     }
 
     /// Whether the operation ends its call.
-    pub fn ends_call(&self) -> bool {
+    pub(crate) fn ends_call(&self) -> bool {
         matches!(self.kind, Kind::Charge | Kind::Release | Kind::Cancel)
     }
 
     /// Returns the receiver of the operation's reply.
-    pub fn expect_reply(&mut self) -> oneshot::Receiver<Result<Reply, OperationError>> {
+    pub(crate) fn expect_reply(&mut self) -> oneshot::Receiver<Result<Reply, OperationError>> {
         let (sender, receiver) = oneshot::channel();
         self.reply = Some(sender);
         receiver
     }
 
     /// The call's ID, if this is a hold.
-    pub fn hold_id(&self) -> Option<CallId> {
+    pub(crate) fn hold_id(&self) -> Option<CallId> {
         (self.kind == Kind::Hold).then_some(self.id)
     }
 
     /// Whether the operation can be dropped: it was not sent yet, and its caller no longer waits.
-    pub fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         !self.is_repeat && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
     /// Marks the operation as sent: from now on it may have been executed.
-    pub fn mark_sent(&mut self) {
+    pub(crate) fn mark_sent(&mut self) {
         self.is_repeat = true;
     }
 
     /// Appends the operation to the text of a batch.
-    pub fn write_to(&self, batch: &mut String) {
+    pub(crate) fn write_to(&self, batch: &mut String) {
         if self.is_repeat {
             let is_renewal = self.kind == Kind::Renew;
             batch.push_str(if is_renewal { "{\"anew\":1," } else { "{" });
@@ -289,7 +289,7 @@ impl Operation {
 
     /// Sends the reply to the caller. Returns a cancellation if this is a hold whose caller no longer waits.
     #[must_use]
-    pub fn complete(self, reply: Result<Reply, OperationError>) -> Option<Self> {
+    pub(crate) fn complete(self, reply: Result<Reply, OperationError>) -> Option<Self> {
         let is_placed_hold =
             self.kind == Kind::Hold && reply.as_ref().is_ok_and(|it| it.refusal.is_none());
         let Some(sender) = self.reply else {
@@ -310,11 +310,11 @@ impl Operation {
 
 impl Reply {
     /// Whether a new lease is needed first.
-    pub fn needs_lease(&self) -> bool {
+    pub(crate) fn needs_lease(&self) -> bool {
         self.refusal == Some(Refusal::Lease)
     }
 
-    pub fn hold_refused(&self) -> Option<HoldRefused> {
+    pub(crate) fn hold_refused(&self) -> Option<HoldRefused> {
         let balance = NanoUsd::new(self.balance);
         Some(match self.refusal? {
             Refusal::Key => HoldRefused::KeyInactive,
@@ -333,7 +333,7 @@ impl Reply {
     }
 
     /// An error if the call has ended without a charge.
-    pub fn charged(self) -> Result<Self, LedgerError> {
+    pub(crate) fn charged(self) -> Result<Self, LedgerError> {
         match self.refusal {
             None => Ok(self),
             Some(_) => Err(LedgerError::NoHold),

@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Shared {
-    pub async fn usage_days(
+    pub(crate) async fn usage_days(
         &self,
         account_id: &str,
         from_day: &str,
@@ -45,7 +45,10 @@ impl Shared {
         Ok(rows.iter().map(read_day).collect::<Result<_, _>>()?)
     }
 
-    pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
+    pub(crate) async fn last_used(
+        &self,
+        account_id: &str,
+    ) -> Result<HashMap<String, i64>, LedgerError> {
         self.wait_until_written().await;
         let query =
             "SELECT key_id, max(last_ms) FROM usage_days WHERE account_id = $1 GROUP BY key_id";
@@ -58,7 +61,7 @@ impl Shared {
         Ok(used?)
     }
 
-    pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         self.wait_until_written().await;
         let mut wanted = Conditions::of_calls(page);
         if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
@@ -82,7 +85,7 @@ impl Shared {
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
-    pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
         self.wait_until_written().await;
         let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
         let id = i64::try_from(id.0).unwrap_or(i64::MAX);
@@ -90,7 +93,7 @@ impl Shared {
         Ok(rows.first().map(record::read).transpose()?)
     }
 
-    pub async fn entries_page(
+    pub(crate) async fn entries_page(
         &self,
         account_id: &str,
         before: i64,
@@ -106,12 +109,15 @@ impl Shared {
         Ok(rows.iter().map(read_entry).collect::<Result<_, _>>()?)
     }
 
-    pub async fn grants_left(&self, account_id: &str) -> Result<Vec<GrantLeft>, LedgerError> {
+    pub(crate) async fn grants_left(
+        &self,
+        account_id: &str,
+    ) -> Result<Vec<GrantLeft>, LedgerError> {
         let credit = self.credit(account_id).await?;
         Ok(credit.grants_left(self.inner.clock.now()))
     }
 
-    pub async fn find_accounts(
+    pub(crate) async fn find_accounts(
         &self,
         text: &str,
         before: Option<(i64, String)>,
@@ -136,7 +142,7 @@ impl Shared {
         Ok(found.collect::<Result<_, Error>>()?)
     }
 
-    pub async fn key(&self, id: &str) -> Result<Key, LedgerError> {
+    pub(crate) async fn key(&self, id: &str) -> Result<Key, LedgerError> {
         let query = format!("SELECT {KEY} FROM api_keys WHERE id = $1");
         let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(|| missing("key", id))?;
@@ -172,7 +178,7 @@ fn read_day(row: &Row) -> Result<DayUse, Error> {
 }
 
 /// Totals of calls, in the columns that follow the three they are grouped by.
-pub struct Totals {
+pub(crate) struct Totals {
     pub calls: u64,
     pub charged: u64,
     pub prompt: u64,
@@ -183,7 +189,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn read(row: &Row) -> Result<Self, Error> {
+    pub(crate) fn read(row: &Row) -> Result<Self, Error> {
         let count = |column| get(row, column).map(unsigned);
         Ok(Self {
             calls: count(3)?,

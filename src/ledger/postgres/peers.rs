@@ -10,7 +10,7 @@ use super::lease::Times;
 use crate::base::fast_map::FastMap;
 
 #[derive(Default)]
-pub struct Peers {
+pub(crate) struct Peers {
     by_epoch: FastMap<i64, Peer>,
     observed_at: Option<Instant>,
 }
@@ -23,7 +23,7 @@ struct Peer {
 
 /// The result of an observation: dead gateways with their counters, and whether another one may be dead.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Silence {
+pub(crate) struct Silence {
     pub epochs: Vec<i64>,
     pub beats: Vec<i64>,
     pub is_suspected: bool,
@@ -31,7 +31,7 @@ pub struct Silence {
 
 impl Peers {
     /// Records the other gateways' epochs and counters as of now.
-    pub fn observe(&mut self, now: Instant, peers: &[(i64, i64)], times: Times) -> Silence {
+    pub(crate) fn observe(&mut self, now: Instant, peers: &[(i64, i64)], times: Times) -> Silence {
         // Time without observations proves nothing about the others: the database may have been unreachable, or all
         // gateways were paused.
         let most = times.beat + times.beat / 2;

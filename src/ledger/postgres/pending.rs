@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Charges the call, unless the database has a record of its end.
-    pub async fn settle_pending(
+    pub(crate) async fn settle_pending(
         &self,
         pending: &PendingCharge,
     ) -> Result<Option<Charged>, LedgerError> {

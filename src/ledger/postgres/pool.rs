@@ -19,15 +19,15 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// than the page.
 const MAX_IDLE: usize = 8;
 
-pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-pub struct Pool {
+pub(crate) struct Pool {
     address: Address,
     idle: Mutex<Vec<Connected>>,
 }
 
 impl Pool {
-    pub fn new(address: Address) -> Self {
+    pub(crate) fn new(address: Address) -> Self {
         Self {
             address,
             idle: Mutex::default(),
@@ -35,7 +35,7 @@ impl Pool {
     }
 
     /// Takes a connection for one use. After an error it is dropped, not put back.
-    pub async fn take(&self) -> Result<Connected, Error> {
+    pub(crate) async fn take(&self) -> Result<Connected, Error> {
         loop {
             let idle = self.idle().pop();
             match idle {
@@ -46,14 +46,14 @@ impl Pool {
         }
     }
 
-    pub fn put_back(&self, connection: Connected) {
+    pub(crate) fn put_back(&self, connection: Connected) {
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE && !connection.is_closed() {
             idle.push(connection);
         }
     }
 
-    pub async fn query(
+    pub(crate) async fn query(
         &self,
         query: &str,
         parameters: &[Parameter<'_>],
@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// The only value of the only row.
-    pub async fn query_one<T: FromSqlOwned>(
+    pub(crate) async fn query_one<T: FromSqlOwned>(
         &self,
         query: &str,
         parameters: &[Parameter<'_>],
@@ -81,7 +81,11 @@ impl Pool {
         Ok(row.try_get(0)?)
     }
 
-    pub async fn execute(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+    pub(crate) async fn execute(
+        &self,
+        query: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64, Error> {
         let connection = self.take().await?;
         let running = connection.execute_typed(query, parameters);
         let rows = timeout(TIMEOUT, running)

@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// In the order in which [`read`] reads them.
-pub const COLUMNS: &str =
+pub(crate) const COLUMNS: &str =
     "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
     balance_before, balance_after, attempts, steps, decision, cache_write, cache_write_1h, prices,
     provider_cost";
 
-pub struct CallRecord<'a> {
+pub(crate) struct CallRecord<'a> {
     pub call: &'a Call,
     /// Its usage and cost, if it is to be charged.
     pub usage: Option<(Usage, NanoUsd)>,
@@ -68,15 +68,15 @@ struct Columns<'a> {
 }
 
 impl CallRecord<'_> {
-    pub fn id(&self) -> CallId {
+    pub(crate) fn id(&self) -> CallId {
         self.call.id
     }
 
-    pub fn account_id(&self) -> &str {
+    pub(crate) fn account_id(&self) -> &str {
         &self.call.account_id
     }
 
-    pub fn to_json(&self) -> Box<RawValue> {
+    pub(crate) fn to_json(&self) -> Box<RawValue> {
         let Self { call, usage } = self;
         let (rates, used) = (call.prices.rates, usage.map(|(usage, _)| usage));
         let columns = Columns {
@@ -118,7 +118,7 @@ impl CallRecord<'_> {
 }
 
 /// Encodes reservations as stored: time, tokens and step of each, concatenated.
-pub fn flat(reservations: &[Reservation]) -> Vec<i64> {
+pub(crate) fn flat(reservations: &[Reservation]) -> Vec<i64> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     reservations
         .iter()
@@ -133,7 +133,7 @@ pub fn flat(reservations: &[Reservation]) -> Vec<i64> {
 }
 
 /// Decodes reservations from [`flat`].
-pub fn unflatten(flat: &[i64]) -> impl Iterator<Item = Reservation> {
+pub(crate) fn unflatten(flat: &[i64]) -> impl Iterator<Item = Reservation> {
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
     flat.chunks_exact(3).map(move |reservation| Reservation {
         at_ms: number(reservation[0]),
@@ -152,7 +152,7 @@ fn list<T: Serialize>(items: &[T]) -> Option<String> {
     (!items.is_empty()).then(|| storable(&serde_json::to_string(items).unwrap_or_default()))
 }
 
-pub fn read(row: &Row) -> Result<Call, Error> {
+pub(crate) fn read(row: &Row) -> Result<Call, Error> {
     let price = |column| get(row, column).map(TokenPrice::from_picos);
     let amount = |column| get(row, column).map(NanoUsd::new);
     let outcome: String = get(row, 8)?;
@@ -209,18 +209,18 @@ pub fn read(row: &Row) -> Result<Call, Error> {
     })
 }
 
-pub fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
     column: usize,
 ) -> Result<T, Error> {
     Ok(row.try_get(column)?)
 }
 
-pub fn unreadable(what: &str) -> Error {
+pub(crate) fn unreadable(what: &str) -> Error {
     Error::Unexpected(format!("the database has {what} unknown to this version"))
 }
 
-pub fn unsigned(number: i64) -> u64 {
+pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 

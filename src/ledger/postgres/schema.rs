@@ -22,7 +22,7 @@ const SCHEMA: &str = concat!(
 
 /// The state of the database's schema.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     Nothing,
     Version(i32),
     /// Created by a newer version that this one is not compatible with.
@@ -36,7 +36,7 @@ pub enum Found {
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7813223641001)";
 
 /// Creates the tables if there are none, or returns why this program cannot use those there are.
-pub async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
+pub(crate) async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
     let found = read_version(connection).await?;
     if found != Found::Nothing {
         return Ok(found);
@@ -63,7 +63,7 @@ pub async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
 }
 
 /// Checks a database without changing it.
-pub async fn probe(address: &Address) -> Result<String, String> {
+pub(crate) async fn probe(address: &Address) -> Result<String, String> {
     let probed = address.probe().await.map_err(|error| error.to_string())?;
     let connection = address.connect().await.map_err(|error| error.to_string())?;
     let found = read_version(&connection)
@@ -79,7 +79,7 @@ pub async fn probe(address: &Address) -> Result<String, String> {
 }
 
 /// Reads the schema's version; changes nothing.
-pub async fn read_version(connection: &Connected) -> Result<Found, Error> {
+pub(crate) async fn read_version(connection: &Connected) -> Result<Found, Error> {
     // Read from the catalog, because `to_regclass` may use what it had cached before it waited for the lock.
     let query = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
         WHERE relname = 'tollgate' AND pg_catalog.pg_table_is_visible(oid))";

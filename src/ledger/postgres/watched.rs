@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Shared {
-    pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
+    pub(crate) async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
         self.wait_until_written().await;
         let limit = page.limit;
         let query = format!(
@@ -41,7 +41,7 @@ impl Shared {
         Ok(found.collect::<Result<_, Error>>()?)
     }
 
-    pub async fn frozen_accounts(&self, limit: usize) -> Result<Vec<String>, LedgerError> {
+    pub(crate) async fn frozen_accounts(&self, limit: usize) -> Result<Vec<String>, LedgerError> {
         let query = format!("SELECT id FROM accounts WHERE frozen ORDER BY id LIMIT {limit}");
         let rows = self.inner.pool.query(&query, &[]).await?;
         let ids = rows.iter().map(|row| get(row, 0));

@@ -17,7 +17,7 @@ use super::record::{self, Contents, SETTLED, position};
 const RESERVE: u64 = 1 << 20;
 const CHUNK: [u8; 4_096] = [b'\n'; 4_096];
 
-pub struct SpoolFile {
+pub(crate) struct SpoolFile {
     file: File,
     pub path: PathBuf,
     /// Offset of the next line.
@@ -31,7 +31,7 @@ pub struct SpoolFile {
 
 impl SpoolFile {
     /// Opens a file that no other process has locked, with the pending charges in it.
-    pub fn take(path: &Path) -> io::Result<Option<(Self, Contents)>> {
+    pub(crate) fn take(path: &Path) -> io::Result<Option<(Self, Contents)>> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let Some(length) = lock(&file, path)? else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl SpoolFile {
     }
 
     /// Creates a new file in this folder.
-    pub fn create(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let mut create = OpenOptions::new();
         let create = create.read(true).write(true).create_new(true).mode(0o600);
         for number in 1_u32.. {
@@ -115,7 +115,7 @@ impl SpoolFile {
     }
 
     /// Extends the file to its reserved length, as far as there is space on the disk.
-    pub fn reserve(&mut self) {
+    pub(crate) fn reserve(&mut self) {
         let filled = self.fill(self.length, RESERVE);
         match filled {
             Ok(()) => self.length = self.length.max(RESERVE),
@@ -131,7 +131,7 @@ impl SpoolFile {
     }
 
     /// Appends lines, flushes them, and returns their offset. If this fails, none of them is in the file.
-    pub fn append(&mut self, lines: &[u8]) -> io::Result<u64> {
+    pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<u64> {
         self.clean()?;
         let (at, end) = (self.end, self.end + position(lines.len()));
         let written = self.file.write_all_at(lines, at);
@@ -165,7 +165,7 @@ impl SpoolFile {
     }
 
     /// Marks the charge in the line at this offset as settled. Not flushed: settling it again has no effect.
-    pub fn settled(&mut self, at: u64) {
+    pub(crate) fn settled(&mut self, at: u64) {
         if let Err(error) = self.file.write_all_at(&[SETTLED], at) {
             tracing::warn!(
                 %error,
@@ -175,7 +175,7 @@ impl SpoolFile {
     }
 
     /// Empties all lines; called when no charge is pending.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if (self.end == 0 && self.dirty_to == 0) || self.has_unsaved_damage {
             return;
         }
@@ -200,7 +200,7 @@ impl SpoolFile {
     }
 
     /// Removes the file, unless it has unreadable lines that are nowhere else.
-    pub fn remove(self) -> io::Result<()> {
+    pub(crate) fn remove(self) -> io::Result<()> {
         if self.has_unsaved_damage {
             return Ok(());
         }

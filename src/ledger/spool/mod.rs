@@ -29,7 +29,7 @@ mod record;
 mod tests;
 mod worker;
 
-pub use probe::probe;
+pub(crate) use probe::probe;
 
 use self::worker::{Command, Worker};
 use crate::{
@@ -76,7 +76,7 @@ impl Counts {
 
 impl Spool {
     /// Starts the thread. No file is touched before [`Self::adopt`] or [`Self::add`].
-    pub fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         let (commands, received) = mpsc::channel();
         let counts = Arc::<Counts>::default();
         let worker = Worker::new(folder.to_owned(), counts.clone());
@@ -94,7 +94,7 @@ impl Spool {
 
     /// Takes over the files in the folder that no process has locked, and returns the charges in them. They stay in the
     /// spool until they are reported as [`Self::settled`].
-    pub async fn adopt(&self) -> Vec<PendingCharge> {
+    pub(crate) async fn adopt(&self) -> Vec<PendingCharge> {
         let (reply, adopted) = oneshot::channel();
         self.send(Command::Adopt(reply));
         adopted.await.unwrap_or_default()
@@ -103,7 +103,7 @@ impl Spool {
     /// Writes a charge; when this returns `Ok` it is on the disk.
     ///
     /// If it returns an error, or its future is dropped, the charge is not in the spool.
-    pub async fn add(&self, pending: &PendingCharge) -> io::Result<()> {
+    pub(crate) async fn add(&self, pending: &PendingCharge) -> io::Result<()> {
         let (reply, written) = oneshot::channel();
         let withdraw = WithdrawOnDrop {
             spool: self,
@@ -123,18 +123,18 @@ impl Spool {
     }
 
     /// Removes a charge that has been settled in the store.
-    pub fn settled(&self, id: CallId) {
+    pub(crate) fn settled(&self, id: CallId) {
         self.send(Command::Remove(id));
     }
 
     /// The number of pending charges, and their sum.
-    pub fn waiting(&self) -> (usize, NanoUsd) {
+    pub(crate) fn waiting(&self) -> (usize, NanoUsd) {
         let nanos = self.counts.nanos.load(Relaxed);
         (self.counts.waiting.load(Relaxed), NanoUsd::new(nanos))
     }
 
     /// Waits until all earlier commands are done, then returns a message for the operator if charges are pending.
-    pub async fn left_behind(&self) -> Option<String> {
+    pub(crate) async fn left_behind(&self) -> Option<String> {
         let (reply, done) = oneshot::channel();
         self.send(Command::Barrier(reply));
         let _ = timeout(FLUSH_TIMEOUT, done).await;

@@ -6,7 +6,7 @@ use super::{record, worker::files_in};
 use crate::db::sqlite::probe_folder;
 
 /// Checks that the folder can be written, changing nothing that was there before.
-pub fn probe(folder: &Path) -> Result<String, String> {
+pub(crate) fn probe(folder: &Path) -> Result<String, String> {
     let shown = folder.display();
     if !folder.exists() {
         return probe_folder(folder).map(|()| format!("{shown} will be created"));

@@ -17,7 +17,7 @@ use crate::{
 /// misread lines.
 const VERSION: u8 = b'1';
 /// Replaces the version when the charge is settled.
-pub const SETTLED: u8 = b'#';
+pub(crate) const SETTLED: u8 = b'#';
 /// Length of the checksum in hexadecimal digits: enough to detect accidental damage.
 const CHECKSUM: usize = 16;
 /// Length of the header before the JSON: version and checksum, each followed by a space.
@@ -67,7 +67,7 @@ struct Record {
 
 /// The contents of a spool file.
 #[derive(Default)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// Pending charges with the offsets of their lines.
     pub found: Vec<(u64, PendingCharge)>,
     /// Unreadable lines, with their offsets, that have readable lines after them.
@@ -79,7 +79,7 @@ pub struct Contents {
 }
 
 /// Encodes the charge as one line, including the line end.
-pub fn encode(pending: &PendingCharge) -> Vec<u8> {
+pub(crate) fn encode(pending: &PendingCharge) -> Vec<u8> {
     let PendingCharge { call, usage, cost } = pending;
     let line = Record {
         call: call.id.0,
@@ -178,7 +178,7 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
 }
 
 /// Reads a whole file. Empty lines are reserved space; settled charges are skipped.
-pub fn read(bytes: &[u8]) -> Contents {
+pub(crate) fn read(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
     let mut at = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -234,6 +234,6 @@ fn reservation((at_ms, tokens, step): (u64, u64, u32)) -> Reservation {
     }
 }
 
-pub fn position(bytes: usize) -> u64 {
+pub(crate) fn position(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -21,7 +21,7 @@ use crate::{
     ledger::{CallId, PendingCharge},
 };
 
-pub enum Command {
+pub(crate) enum Command {
     Add {
         id: CallId,
         cost: NanoUsd,
@@ -42,7 +42,7 @@ struct NewCharge {
     reply: oneshot::Sender<io::Result<()>>,
 }
 
-pub struct Worker {
+pub(crate) struct Worker {
     folder: PathBuf,
     counts: Arc<Counts>,
     own: Option<SpoolFile>,
@@ -51,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(folder: PathBuf, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(folder: PathBuf, counts: Arc<Counts>) -> Self {
         Self {
             folder,
             counts,
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     /// Runs until all senders are dropped.
-    pub fn run(mut self, commands: &Receiver<Command>) {
+    pub(crate) fn run(mut self, commands: &Receiver<Command>) {
         while let Ok(first) = commands.recv() {
             let mut new = Vec::new();
             for command in std::iter::once(first).chain(commands.try_iter()) {
@@ -245,7 +245,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The spool files in a folder, sorted by name.
-pub fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -18,7 +18,7 @@ const START: i64 = 1_800_000_000;
 
 /// A cost as a share of the worst case, in thousandths: no call is charged more.
 #[derive(Clone, Copy, Debug)]
-pub struct Share(i64);
+pub(crate) struct Share(i64);
 
 impl Share {
     fn of(self, worst: i64) -> i64 {
@@ -32,7 +32,7 @@ fn shares() -> impl Strategy<Value = Share> {
 }
 
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     Grant {
         amount: i64,
         expires_in: Option<i64>,

@@ -50,13 +50,13 @@ mod contract_watched;
 mod machine;
 mod model;
 
-pub const COST: i64 = 49_000;
-pub const DOLLAR: i64 = 1_000_000_000;
+pub(crate) const COST: i64 = 49_000;
+pub(crate) const DOLLAR: i64 = 1_000_000_000;
 /// Long, because a machine that builds at the same time is slow.
-pub const TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The store of a test's ledger.
-pub enum TestStore {
+pub(crate) enum TestStore {
     Folder(TempDir),
     Database {
         server: &'static PostgresServer,
@@ -65,29 +65,29 @@ pub enum TestStore {
 }
 
 impl TestStore {
-    pub fn folder() -> Self {
+    pub(crate) fn folder() -> Self {
         Self::Folder(TempDir::new().unwrap())
     }
 
     /// An empty database of the server that all tests share.
-    pub fn database() -> Self {
+    pub(crate) fn database() -> Self {
         Self::database_of(PostgresServer::shared())
     }
 
-    pub fn database_of(server: &'static PostgresServer) -> Self {
+    pub(crate) fn database_of(server: &'static PostgresServer) -> Self {
         let url = server.database();
         let name = url.rsplit('/').next().unwrap().to_owned();
         Self::Database { server, name }
     }
 
-    pub fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         match self {
             Self::Folder(_) => unreachable!("a file has no address"),
             Self::Database { server, name } => Address::parse(&server.url(name)).unwrap(),
         }
     }
 
-    pub async fn open(&self, now_ms: &Arc<AtomicI64>) -> Arc<Ledger> {
+    pub(crate) async fn open(&self, now_ms: &Arc<AtomicI64>) -> Arc<Ledger> {
         let clock = Clock::Manual(now_ms.clone());
         Arc::new(match self {
             Self::Folder(folder) => {
@@ -104,7 +104,7 @@ impl TestStore {
     }
 
     /// Changes or reads the database directly, without the ledger; returns the first value.
-    pub fn sql(&self, script: &str) -> String {
+    pub(crate) fn sql(&self, script: &str) -> String {
         match self {
             Self::Folder(folder) => {
                 let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
@@ -121,7 +121,7 @@ impl TestStore {
 }
 
 /// An account with a key and a ledger, and a clock that the test advances.
-pub struct Paying {
+pub(crate) struct Paying {
     pub store: Arc<TestStore>,
     pub now_ms: Arc<AtomicI64>,
     pub ledger: Arc<Ledger>,
@@ -132,7 +132,7 @@ pub struct Paying {
 }
 
 impl Paying {
-    pub async fn on(store: TestStore) -> Self {
+    pub(crate) async fn on(store: TestStore) -> Self {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
         let ledger = store.open(&now_ms).await;
         let account_id = ledger.create_account(new_account()).await.unwrap().id;
@@ -150,18 +150,18 @@ impl Paying {
         paying
     }
 
-    pub async fn on_with(store: TestStore, nanos: i64) -> Self {
+    pub(crate) async fn on_with(store: TestStore, nanos: i64) -> Self {
         let paying = Self::on(store).await;
         paying.give(nanos, None).await;
         paying
     }
 
     /// This account and key at another gateway.
-    pub async fn beside(&self) -> Self {
+    pub(crate) async fn beside(&self) -> Self {
         self.with(self.store.open(&self.now_ms).await)
     }
 
-    pub fn with(&self, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn with(&self, ledger: Arc<Ledger>) -> Self {
         Self {
             store: self.store.clone(),
             now_ms: self.now_ms.clone(),
@@ -174,7 +174,7 @@ impl Paying {
     }
 
     /// Another account with a key and credit, at this gateway.
-    pub async fn neighbour(&self, nanos: i64) -> Self {
+    pub(crate) async fn neighbour(&self, nanos: i64) -> Self {
         let account = self.ledger.create_account(new_account()).await.unwrap();
         let made = self.ledger.create_key(&account.id, "test".into()).await;
         let (key, _) = made.unwrap();
@@ -190,12 +190,12 @@ impl Paying {
     }
 
     /// Restarts the ledger, as a new process would.
-    pub async fn restart(self) -> Self {
+    pub(crate) async fn restart(self) -> Self {
         self.restart_after(|| ()).await
     }
 
     /// Restarts the ledger, with something that happens while it is closed.
-    pub async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
+    pub(crate) async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         self.ledger.close().await;
         let (store, now_ms) = (self.store.clone(), self.now_ms.clone());
         let (account_id, key_id) = (self.account_id, self.key_id);
@@ -213,7 +213,7 @@ impl Paying {
     }
 
     /// Looks the caller up again. If the key is inactive, the versions stay as they were.
-    pub async fn refresh(&self) {
+    pub(crate) async fn refresh(&self) {
         if let Some(caller) = self.ledger.fresh_caller(self.digest).await.unwrap() {
             // As a later request would find it in the cache.
             let fresh = false;
@@ -224,7 +224,7 @@ impl Paying {
         }
     }
 
-    pub async fn give(&self, nanos: i64, expires_at: Option<i64>) {
+    pub(crate) async fn give(&self, nanos: i64, expires_at: Option<i64>) {
         let grant = NewGrant {
             amount: NanoUsd::new(nanos),
             expires_at,
@@ -235,7 +235,7 @@ impl Paying {
         given.unwrap();
     }
 
-    pub fn request(&self, amount: i64, worst: i64, overdraft: i64) -> HoldRequest<'_> {
+    pub(crate) fn request(&self, amount: i64, worst: i64, overdraft: i64) -> HoldRequest<'_> {
         HoldRequest {
             id: self.ledger.next_call(),
             seen: *self.seen.lock().unwrap(),
@@ -261,7 +261,12 @@ impl Paying {
     }
 
     /// Places a hold as a request does: with cached data, and once more if that was stale.
-    pub async fn hold(&self, amount: i64, worst: i64, overdraft: i64) -> Result<Held, HoldRefused> {
+    pub(crate) async fn hold(
+        &self,
+        amount: i64,
+        worst: i64,
+        overdraft: i64,
+    ) -> Result<Held, HoldRefused> {
         let request = self.request(amount, worst, overdraft);
         match self.ledger.hold(request).await {
             Err(HoldRefused::Stale) => {
@@ -273,36 +278,36 @@ impl Paying {
         }
     }
 
-    pub async fn pay(&self) -> Result<Call, LedgerError> {
+    pub(crate) async fn pay(&self) -> Result<Call, LedgerError> {
         let mut held = self.hold(COST, COST, 0).await.expect("there is credit");
         charge(&mut held, COST).await
     }
 
-    pub fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.ledger.clock().now()
     }
 
-    pub fn advance(&self, seconds: i64) {
+    pub(crate) fn advance(&self, seconds: i64) {
         self.now_ms.fetch_add(seconds * 1_000, Relaxed);
     }
 
-    pub async fn balance(&self) -> i64 {
+    pub(crate) async fn balance(&self) -> i64 {
         let balances = self.ledger.balances(&self.account_id).await;
         balances.unwrap().balance.nanos()
     }
 
-    pub async fn held(&self) -> i64 {
+    pub(crate) async fn held(&self) -> i64 {
         let balances = self.ledger.balances(&self.account_id).await;
         balances.unwrap().held.nanos()
     }
 
-    pub async fn assert_sound(&self) {
+    pub(crate) async fn assert_sound(&self) {
         let audit = self.ledger.audit().await.unwrap();
         assert_eq!(audit.violations, []);
     }
 
     /// Checks that all sums by day are those of the account's calls.
-    pub async fn assert_added_up(&self) {
+    pub(crate) async fn assert_added_up(&self) {
         let page = CallsPage {
             account_id: Some(&self.account_id),
             limit: usize::MAX,
@@ -313,16 +318,16 @@ impl Paying {
     }
 
     /// The sums of all days.
-    pub async fn days(&self) -> Vec<DayUse> {
+    pub(crate) async fn days(&self) -> Vec<DayUse> {
         let days = self.ledger.usage_days(&self.account_id, "", "9999").await;
         days.unwrap()
     }
 
-    pub fn sql(&self, script: &str) -> String {
+    pub(crate) fn sql(&self, script: &str) -> String {
         self.store.sql(script)
     }
 
-    pub async fn until_charges_are_taken(&self) {
+    pub(crate) async fn until_charges_are_taken(&self) {
         let started = Instant::now();
         while !self.ledger.health().takes_charges() {
             assert!(started.elapsed() < TIMEOUT, "timed out");
@@ -332,7 +337,7 @@ impl Paying {
 }
 
 /// The call IDs of all pages, in order.
-pub async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
+pub(crate) async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
     let (mut page, mut ids) = (page, Vec::new());
     loop {
         let calls = ledger.calls_page(&page).await.unwrap();
@@ -346,11 +351,11 @@ pub async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
 }
 
 /// Charges as a call does: waits for a charge in flight.
-pub async fn charge(held: &mut Held, cost: i64) -> Result<Call, LedgerError> {
+pub(crate) async fn charge(held: &mut Held, cost: i64) -> Result<Call, LedgerError> {
     charge_for(held, tokens(cost), Outcome::Answered).await
 }
 
-pub async fn charge_for(
+pub(crate) async fn charge_for(
     held: &mut Held,
     usage: Usage,
     outcome: Outcome,
@@ -399,7 +404,7 @@ fn added_up(calls: &[Call]) -> Vec<DayUse> {
 }
 
 /// Waits until a condition holds.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !is_so().await {
         assert!(
@@ -410,7 +415,7 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-pub fn new_account() -> NewAccount {
+pub(crate) fn new_account() -> NewAccount {
     NewAccount {
         email: "a@example.com".into(),
         name: None,
@@ -420,7 +425,7 @@ pub fn new_account() -> NewAccount {
 }
 
 /// A usage that costs this many nano-dollars.
-pub fn tokens(cost: i64) -> Usage {
+pub(crate) fn tokens(cost: i64) -> Usage {
     Usage {
         prompt: u32::try_from(cost).unwrap(),
         ..Usage::default()

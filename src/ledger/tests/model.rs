@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     pub now: i64,
     pub grants: Vec<Grant>,
     pub debt: i64,
@@ -21,13 +21,13 @@ pub struct Model {
 }
 
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     pub left: i64,
     pub expires_at: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Hold {
+pub(crate) struct Hold {
     pub parts: Vec<(usize, i64)>,
     pub risk: i64,
     /// The requested amount; more may be held of an expired grant.
@@ -41,14 +41,14 @@ impl Hold {
     }
 
     /// The most that the call may cost.
-    pub fn worst(&self) -> i64 {
+    pub(crate) fn worst(&self) -> i64 {
         self.amount() + self.risk
     }
 }
 
 /// The result of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Held,
     KeyInactive,
     Insufficient,
@@ -75,7 +75,7 @@ impl Model {
         order
     }
 
-    pub fn held(&self) -> i64 {
+    pub(crate) fn held(&self) -> i64 {
         self.holds
             .values()
             .flat_map(|hold| &hold.parts)
@@ -83,24 +83,24 @@ impl Model {
             .sum()
     }
 
-    pub fn balance(&self) -> i64 {
+    pub(crate) fn balance(&self) -> i64 {
         let mut settled = self.clone();
         settled.pay_debt();
         settled.expire();
         settled.grants.iter().map(|grant| grant.left).sum::<i64>() - settled.debt
     }
 
-    pub fn available(&self) -> i64 {
+    pub(crate) fn available(&self) -> i64 {
         self.balance() - self.held()
     }
 
-    pub fn expires_at(&self) -> Option<i64> {
+    pub(crate) fn expires_at(&self) -> Option<i64> {
         let order = self.in_order_of_use().into_iter();
         let mut usable = order.filter(|at| self.grants[*at].left > self.held_of(*at));
         usable.next().and_then(|at| self.grants[at].expires_at)
     }
 
-    pub fn grant(&mut self, amount: i64, expires_at: Option<i64>) {
+    pub(crate) fn grant(&mut self, amount: i64, expires_at: Option<i64>) {
         self.forfeit();
         let paid = self.debt.min(amount);
         self.debt -= paid;
@@ -110,7 +110,7 @@ impl Model {
         self.grants.push(Grant { left, expires_at });
     }
 
-    pub fn verdict(&self, amount: i64, worst: i64, overdraft: i64) -> Verdict {
+    pub(crate) fn verdict(&self, amount: i64, worst: i64, overdraft: i64) -> Verdict {
         let available = self.available();
         let risk = self.exposure() + (worst - amount).max(0);
         if !self.key_active {
@@ -124,12 +124,12 @@ impl Model {
         }
     }
 
-    pub fn exposure(&self) -> i64 {
+    pub(crate) fn exposure(&self) -> i64 {
         self.holds.values().map(|hold| hold.risk).sum()
     }
 
     /// Credit that has not expired, less the debt that remains after expired credit has paid its part.
-    pub fn usable(&self) -> i64 {
+    pub(crate) fn usable(&self) -> i64 {
         let mut settled = self.clone();
         settled.pay_debt();
         let order = settled.in_order_of_use();
@@ -150,7 +150,7 @@ impl Model {
         settled.live_left() <= 0 && settled.lapsed
     }
 
-    pub fn hold(&mut self, amount: i64, worst: i64) {
+    pub(crate) fn hold(&mut self, amount: i64, worst: i64) {
         let mut missing = amount;
         let mut parts = Vec::new();
         for at in self.in_order_of_use() {
@@ -182,7 +182,7 @@ impl Model {
         )
     }
 
-    pub fn may_extend(&self, call: usize, more: i64, risk: i64, overdraft: i64) -> bool {
+    pub(crate) fn may_extend(&self, call: usize, more: i64, risk: i64, overdraft: i64) -> bool {
         let available = self.available();
         let (missing, risk) = self.extended(call, more, risk);
         let others = self.holds.iter().filter(|(id, _)| **id != call);
@@ -191,7 +191,7 @@ impl Model {
         self.key_active && covered && exposed + risk <= available - missing + overdraft
     }
 
-    pub fn extend(&mut self, call: usize, more: i64, risk: i64) {
+    pub(crate) fn extend(&mut self, call: usize, more: i64, risk: i64) {
         let (mut missing, risk) = self.extended(call, more, risk);
         for at in self.in_order_of_use() {
             let part = (self.grants[at].left - self.held_of(at)).clamp(0, missing);
@@ -203,11 +203,11 @@ impl Model {
         hold.requested += more;
     }
 
-    pub fn release(&mut self, call: usize) {
+    pub(crate) fn release(&mut self, call: usize) {
         self.holds.remove(&call);
     }
 
-    pub fn charge(&mut self, call: usize, cost: i64) {
+    pub(crate) fn charge(&mut self, call: usize, cost: i64) {
         self.forfeit();
         let hold = self.holds.remove(&call).unwrap();
         let mut owed = cost;
@@ -228,7 +228,7 @@ impl Model {
 
     /// Pays debt, lets calls hold their risk of expired grants that were valid when they were admitted, and forfeits
     /// the rest of these grants.
-    pub fn forfeit(&mut self) {
+    pub(crate) fn forfeit(&mut self) {
         self.pay_debt();
         self.hold_risk();
         self.expire();
@@ -285,7 +285,7 @@ impl Model {
     }
 
     /// Grants equal charges plus forfeits plus what is left, less the debt.
-    pub fn adds_up(&self) -> bool {
+    pub(crate) fn adds_up(&self) -> bool {
         let left: i64 = self.grants.iter().map(|grant| grant.left).sum();
         self.granted == self.spent + self.forfeited + left - self.debt
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-pub enum Clock {
+pub(crate) enum Clock {
     /// The system's time at the start, advanced by the monotonic clock.
     System { started_ms: u64, started: Instant },
     #[cfg(test)]
@@ -10,7 +10,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    pub fn system() -> Self {
+    pub(crate) fn system() -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self::System {
             started_ms: u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
@@ -19,7 +19,7 @@ impl Clock {
     }
 
     /// Milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         match self {
             Self::System {
                 started_ms,

@@ -29,7 +29,7 @@ const ROTATE_MS: u64 = WINDOW_MS + 1_000;
 
 /// An admission as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     /// The call's number in the ledger.
     pub call: u64,
     /// When it was admitted, in milliseconds since 1970.
@@ -42,7 +42,7 @@ pub struct Admitted {
     pub is_step: bool,
 }
 
-pub struct Journal {
+pub(crate) struct Journal {
     files: [PathBuf; 2],
     current: ArcSwap<File>,
     /// When the current file was started.
@@ -54,7 +54,7 @@ pub struct Journal {
 impl Journal {
     /// Opens the journal next to `database` and returns the entries of an earlier process that are still within the
     /// window, oldest first.
-    pub fn open(database: &Path, now_ms: u64) -> std::io::Result<(Self, Vec<Admitted>)> {
+    pub(crate) fn open(database: &Path, now_ms: u64) -> std::io::Result<(Self, Vec<Admitted>)> {
         let files = ["minute-0", "minute-1"].map(|extension| sidecar(database, extension));
         let is_in_window = |entry: &Admitted| now_ms.saturating_sub(entry.at_ms) < WINDOW_MS;
         let mut kept = Vec::new();
@@ -82,7 +82,7 @@ impl Journal {
     }
 
     /// Appends an admission. Once this has returned, the entry survives the death of the process.
-    pub fn write(&self, entry: &Admitted) -> std::io::Result<()> {
+    pub(crate) fn write(&self, entry: &Admitted) -> std::io::Result<()> {
         if self.is_full(entry.at_ms) {
             self.rotate(entry.at_ms)?;
         }

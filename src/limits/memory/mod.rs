@@ -95,7 +95,7 @@ impl Memory {
     ///
     /// `used` maps a call to the tokens that the ledger has for it; calls that are missing there count with the tokens
     /// they reserved.
-    pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
+    pub(crate) fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
         Self::resume_at(Clock::system(), database, used)
     }
 
@@ -133,7 +133,7 @@ impl Memory {
     }
 
     /// Admits a request and reserves `need` tokens for it, or refuses it with the reason and the time to wait.
-    pub fn admit(
+    pub(crate) fn admit(
         self: &Arc<Self>,
         call: u64,
         account: &str,
@@ -188,7 +188,7 @@ impl Shard {
 
 impl Admission {
     /// Writes the reservation to the journal, if there is one. If this fails, the call must not go ahead.
-    pub fn keep(&self) -> io::Result<()> {
+    pub(crate) fn keep(&self) -> io::Result<()> {
         let Some(journal) = &self.limiter.journal else {
             return Ok(());
         };
@@ -204,7 +204,12 @@ impl Admission {
     /// Settles the finished step with `used` tokens and reserves `need` tokens for the next one, or refuses that.
     ///
     /// The request itself is not counted again.
-    pub fn renew(&mut self, used: u64, need: u64, ceilings: Ceilings) -> Result<(), Refusal> {
+    pub(crate) fn renew(
+        &mut self,
+        used: u64,
+        need: u64,
+        ceilings: Ceilings,
+    ) -> Result<(), Refusal> {
         self.settle(used);
         let mut shard = self.limiter.shard(&self.key);
         let number = self.limiter.numbers.fetch_add(1, Ordering::Relaxed);
@@ -219,12 +224,12 @@ impl Admission {
     }
 
     /// Replaces the latest reservation by the tokens that the request, or its latest step, used.
-    pub fn settle(&mut self, tokens: u64) {
+    pub(crate) fn settle(&mut self, tokens: u64) {
         self.finish(|window, number| window.settle(number, tokens));
     }
 
     /// Removes the request from the window. For a request that was refused later on, before any provider was called.
-    pub fn cancel(mut self) {
+    pub(crate) fn cancel(mut self) {
         self.finish(Window::cancel);
     }
 

@@ -17,7 +17,7 @@ const CEILINGS: Ceilings = Ceilings {
 const KEYS: [(&str, &str); 3] = [("a", "m"), ("a", "n"), ("b", "m")];
 
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     now_ms: u64,
     /// Everything that was admitted, in order.
     entries: Vec<Entry>,
@@ -27,7 +27,7 @@ pub struct Model {
 }
 
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     key: usize,
     at_ms: u64,
     tokens: u64,
@@ -39,7 +39,7 @@ pub struct Entry {
 }
 
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     Admit {
         key: usize,
         need: u64,
@@ -213,7 +213,7 @@ impl ReferenceStateMachine for Model {
     }
 }
 
-pub struct Real {
+pub(crate) struct Real {
     folder: TempDir,
     now_ms: Arc<AtomicU64>,
     limiter: Arc<Memory>,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::base::rate::{Ceilings, Limit, Refusal, WINDOW_MS};
 
 #[derive(Debug, Default)]
-pub struct Window {
+pub(crate) struct Window {
     /// Oldest first, with rising numbers.
     entries: VecDeque<Entry>,
     /// How many of the entries are of [`Kind::Request`].
@@ -28,7 +28,7 @@ struct Entry {
 
 /// What an entry stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Request,
     /// A further step of a request that has its own entry: only the tokens count.
     Step,
@@ -36,7 +36,7 @@ pub enum Kind {
 
 impl Window {
     /// Adds an entry with `need` reserved tokens, or refuses it and changes nothing.
-    pub fn admit(
+    pub(crate) fn admit(
         &mut self,
         kind: Kind,
         now_ms: u64,
@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// Adds an entry without checking the ceilings. It must not be older than the latest one.
-    pub fn restore(&mut self, kind: Kind, at_ms: u64, number: u64, tokens: u64) {
+    pub(crate) fn restore(&mut self, kind: Kind, at_ms: u64, number: u64, tokens: u64) {
         self.tokens += tokens;
         self.requests += usize::from(kind == Kind::Request);
         self.entries.push_back(Entry {
@@ -81,7 +81,7 @@ impl Window {
     /// Replaces an entry's reserved tokens by those that were used; its time does not change.
     ///
     /// Does nothing if the entry has already left the window.
-    pub fn settle(&mut self, number: u64, tokens: u64) {
+    pub(crate) fn settle(&mut self, number: u64, tokens: u64) {
         if let Some(at) = self.position(number) {
             let entry = &mut self.entries[at];
             self.tokens = self.tokens - entry.tokens + tokens;
@@ -90,7 +90,7 @@ impl Window {
     }
 
     /// Removes an entry, as if it had never been admitted.
-    pub fn cancel(&mut self, number: u64) {
+    pub(crate) fn cancel(&mut self, number: u64) {
         if let Some(entry) = self.position(number).and_then(|at| self.entries.remove(at)) {
             self.tokens -= entry.tokens;
             self.requests -= entry.requests();
@@ -98,11 +98,11 @@ impl Window {
     }
 
     #[cfg(test)]
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests
     }
 
-    pub fn is_empty(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn is_empty(&mut self, now_ms: u64) -> bool {
         self.expire(now_ms);
         self.entries.is_empty()
     }

@@ -29,7 +29,7 @@ pub(super) enum Kind {
 
 impl Address {
     /// Parses a URL. The errors quote no part of it, which could be a password.
-    pub fn parse(url: &str) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| format!("is not a URL, {EXAMPLE}"))?;

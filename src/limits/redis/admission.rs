@@ -47,7 +47,7 @@ impl Admission {
     ///
     /// The request itself is not counted again. If the server does not reply, or the future is dropped, the finished
     /// step is settled in the background and the next step is buried.
-    pub async fn renew(
+    pub(crate) async fn renew(
         &mut self,
         used: u64,
         need: u64,
@@ -91,7 +91,7 @@ impl Admission {
     /// Replaces the latest reservation by the tokens that the request, or its latest step, used.
     ///
     /// Does nothing if the latest step is already settled.
-    pub fn settle(&mut self, tokens: u64) {
+    pub(crate) fn settle(&mut self, tokens: u64) {
         if std::mem::take(&mut self.is_open) {
             self.latest().tokens = tokens;
             let update = Update::settle(&self.window, &self.entry(), tokens);
@@ -100,7 +100,7 @@ impl Admission {
     }
 
     /// Removes the request from the window. For a request that was refused later on, before any provider was called.
-    pub fn cancel(mut self) {
+    pub(crate) fn cancel(mut self) {
         if std::mem::take(&mut self.is_open) {
             let update = if self.is_uncertain {
                 Update::bury(&self.window, &self.entry())
@@ -112,7 +112,7 @@ impl Admission {
     }
 
     /// The reservations of all steps so far, the request's own first.
-    pub fn reservations(&self) -> &[Reservation] {
+    pub(crate) fn reservations(&self) -> &[Reservation] {
         &self.reservations
     }
 

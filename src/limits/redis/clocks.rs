@@ -23,14 +23,14 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 type Offsets = Vec<Option<ClockOffset>>;
 
 #[derive(Default)]
-pub struct Clocks {
+pub(crate) struct Clocks {
     /// The offsets of the last reading that was accepted.
     accepted: ArcSwap<Offsets>,
     pub jumps: Counter,
 }
 
 /// One reading of the servers' clocks.
-pub struct ClockReading {
+pub(crate) struct ClockReading {
     offsets: Offsets,
     /// The partitions whose server's clock has jumped since the last accepted reading.
     pub jumped: Vec<u64>,
@@ -40,14 +40,14 @@ pub struct ClockReading {
 
 impl Clocks {
     /// The earliest and the latest time that a server's clock can show when an operation sent now arrives there.
-    pub fn now_within(&self, partition: u64, arrives: Duration) -> Option<(i64, i64)> {
+    pub(crate) fn now_within(&self, partition: u64, arrives: Duration) -> Option<(i64, i64)> {
         let at = usize::try_from(partition).ok()?;
         let offset = *self.accepted.load().get(at)?;
         offset.map(|offset| offset.now_within(arrives))
     }
 
     /// Reads the servers' clocks and compares them with the last accepted reading.
-    pub async fn read(&self, link: &Link) -> Result<ClockReading, String> {
+    pub(crate) async fn read(&self, link: &Link) -> Result<ClockReading, String> {
         let offsets = offsets(link).await?;
         let before = self.accepted.load();
         let jumps = before.iter().zip(&offsets).map(|jump| match jump {
@@ -70,7 +70,7 @@ impl Clocks {
     }
 
     /// Uses this reading for all operations from now on.
-    pub fn accept(&self, reading: ClockReading) {
+    pub(crate) fn accept(&self, reading: ClockReading) {
         self.accepted.store(reading.offsets.into());
     }
 }

@@ -27,7 +27,7 @@ const CLOCKS_APART_MS: u64 = 1_000;
 
 /// One connection to each server, over which all commands are pipelined.
 #[derive(Clone)]
-pub enum Link {
+pub(crate) enum Link {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
@@ -36,7 +36,7 @@ pub enum Link {
 struct Server(HashMap<String, String>);
 
 impl Link {
-    pub async fn to(address: &Address) -> Result<Self, String> {
+    pub(crate) async fn to(address: &Address) -> Result<Self, String> {
         tokio::time::timeout(CONNECT_TIMEOUT, connect(address))
             .await
             .unwrap_or_else(|_| {
@@ -49,7 +49,7 @@ impl Link {
     }
 
     /// Sends a command and returns its reply, without a timeout.
-    pub async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+    pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let reply = match self {
             Self::One(connection) => connection.clone().req_packed_command(command).await,
             Self::Cluster(connection) => connection.clone().req_packed_command(command).await,
@@ -59,7 +59,7 @@ impl Link {
     }
 
     /// Returns the version and role of each server, or why the windows cannot be kept there.
-    pub async fn inspect(&self, reply_timeout: Duration) -> Result<Vec<String>, String> {
+    pub(crate) async fn inspect(&self, reply_timeout: Duration) -> Result<Vec<String>, String> {
         let servers = tokio::time::timeout(reply_timeout, self.servers()).await;
         let servers = servers
             .map_err(|_| "no reply within the timeout".to_owned())?
@@ -72,7 +72,7 @@ impl Link {
 
     /// Writes a probe key that expires at once. A server may reply to reads and yet refuse writes: if its memory or its
     /// disk is full, or if it has too few replicas.
-    pub async fn probe_write(&self, reply_timeout: Duration) -> Result<(), String> {
+    pub(crate) async fn probe_write(&self, reply_timeout: Duration) -> Result<(), String> {
         let mut write = redis::cmd("SET");
         write.arg("tollgate:{p00}:probe").arg("").arg("PX").arg(1);
         match tokio::time::timeout(reply_timeout, self.send(&write)).await {
@@ -111,7 +111,7 @@ impl Link {
     }
 
     /// Returns by how many milliseconds the server's clock and ours differ, if that is more than [`CLOCKS_APART_MS`].
-    pub async fn clocks_apart(&self) -> Option<u64> {
+    pub(crate) async fn clocks_apart(&self) -> Option<u64> {
         let reply = tokio::time::timeout(CONNECT_TIMEOUT, self.send(&redis::cmd("TIME"))).await;
         let (seconds, micros): (u64, u64) = redis::from_redis_value(reply.ok()?.ok()?).ok()?;
         let ours = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -123,7 +123,7 @@ impl Link {
 
 impl Address {
     /// Connects once and returns a description of the servers, for `tollgate check`.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         let link = Link::to(self).await?;
         let mut lines = link.inspect(CONNECT_TIMEOUT).await?;
         if let Some(ms) = link.clocks_apart().await {

@@ -24,8 +24,8 @@ mod script;
 mod tests;
 mod updates;
 
-pub use address::Address;
-pub use admission::Admission;
+pub(crate) use address::Address;
+pub(crate) use admission::Admission;
 
 use self::{
     clocks::Clocks,
@@ -40,8 +40,9 @@ use crate::base::rate::{Ceilings, Reservation, StoredReservation};
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Reads every reservation of the last 60 seconds from the ledger, or fails with a reason.
-pub type Rebuild = Box<dyn Fn() -> Rebuilding + Send + Sync>;
-pub type Rebuilding = Pin<Box<dyn Future<Output = Result<Vec<StoredReservation>, String>> + Send>>;
+pub(crate) type Rebuild = Box<dyn Fn() -> Rebuilding + Send + Sync>;
+pub(crate) type Rebuilding =
+    Pin<Box<dyn Future<Output = Result<Vec<StoredReservation>, String>> + Send>>;
 
 /// The limiter of a gateway that shares its windows. Dropping it ends its background tasks.
 pub struct Shared {
@@ -71,7 +72,7 @@ struct Inner {
 
 impl Shared {
     /// Starts the background tasks and returns at once. The tasks connect, and reconnect after every failure.
-    pub fn connect(
+    pub(crate) fn connect(
         address: &Address,
         deadline: Duration,
         known_within: Duration,
@@ -103,7 +104,7 @@ impl Shared {
     /// Admits a request and reserves `need` tokens for it, or refuses it with the reason and the time to wait.
     ///
     /// Idempotent: admitting a `call` again returns its first reservation.
-    pub async fn admit(
+    pub(crate) async fn admit(
         self: &Arc<Self>,
         call: u64,
         account: &str,
@@ -136,28 +137,29 @@ impl Shared {
     }
 
     /// Whether there is a connection on which requests can be admitted.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.inner.link.borrow().is_ok()
     }
 
     /// Counts how often the server's clock was found to have jumped.
-    pub fn clock_jumps(&self) -> Counter {
+    pub(crate) fn clock_jumps(&self) -> Counter {
         self.inner.clocks.jumps.clone()
     }
 
     /// Waits until requests can be admitted, at most for `timeout`.
-    pub async fn until_ready(&self, timeout: Duration) {
+    pub(crate) async fn until_ready(&self, timeout: Duration) {
         let mut link = self.inner.link.subscribe();
         let _ = tokio::time::timeout(timeout, link.wait_for(Result::is_ok)).await;
     }
 
     /// Why requests cannot be admitted at the moment, as a text for the operator.
-    pub fn why_not_ready(&self) -> Option<String> {
+    #[cfg(test)]
+    pub(crate) fn why_not_ready(&self) -> Option<String> {
         self.inner.link.borrow().as_ref().err().cloned()
     }
 
     /// Waits until all updates have reached the server, at most for `timeout`.
-    pub async fn drain(&self, timeout: Duration) {
+    pub(crate) async fn drain(&self, timeout: Duration) {
         let mut pending = self.inner.pending_updates.subscribe();
         let drained = pending.wait_for(|count| *count == 0);
         if tokio::time::timeout(timeout, drained).await.is_err() {

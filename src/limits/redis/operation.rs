@@ -10,25 +10,25 @@ use super::{Inner, Link, Reply, Run, Update};
 
 /// There is no usable connection, too many operations are in flight, or the server did not reply.
 #[derive(Debug)]
-pub struct NoReply;
+pub(crate) struct NoReply;
 
 /// Queues an update when dropped, unless it was disarmed.
 ///
 /// It covers callers that are dropped or fail before the server's reply has arrived.
-pub struct SendOnDrop<'a> {
+pub(crate) struct SendOnDrop<'a> {
     inner: &'a Inner,
     update: Option<Update>,
 }
 
 impl<'a> SendOnDrop<'a> {
-    pub fn new(inner: &'a Inner, update: Update) -> Self {
+    pub(crate) fn new(inner: &'a Inner, update: Update) -> Self {
         Self {
             inner,
             update: Some(update),
         }
     }
 
-    pub fn disarm(mut self) {
+    pub(crate) fn disarm(mut self) {
         self.update = None;
     }
 }
@@ -43,7 +43,11 @@ impl Drop for SendOnDrop<'_> {
 
 impl Inner {
     /// Runs the script and returns its reply and the number of attempts. Queues `on_failure` if there is no reply.
-    pub async fn execute(&self, run: &Run, on_failure: Update) -> Result<(Reply, u32), NoReply> {
+    pub(crate) async fn execute(
+        &self,
+        run: &Run,
+        on_failure: Update,
+    ) -> Result<(Reply, u32), NoReply> {
         let _permit = self.in_flight.try_acquire().map_err(|_| NoReply)?;
         let mut link = self.link.borrow().clone().map_err(|_| NoReply)?;
         let guard = SendOnDrop::new(self, on_failure);
@@ -73,14 +77,14 @@ impl Inner {
     }
 
     /// Returns the connection, or waits up to `limit` for the next one.
-    pub async fn next_link(&self, limit: Duration) -> Option<Link> {
+    pub(crate) async fn next_link(&self, limit: Duration) -> Option<Link> {
         let mut links = self.link.subscribe();
         let open = timeout(limit, links.wait_for(Result::is_ok)).await;
         open.ok()?.ok()?.clone().ok()
     }
 
     /// Closes the connection for operations until the keeper has reconnected and checked the server.
-    pub fn close_link(&self, why: &str) {
+    pub(crate) fn close_link(&self, why: &str) {
         self.link.send_if_modified(|link| {
             let was_open = link.is_ok();
             if was_open {
@@ -92,7 +96,7 @@ impl Inner {
     }
 
     /// Makes the keeper check the connection now.
-    pub fn request_check(&self) {
+    pub(crate) fn request_check(&self) {
         self.check_requests.send_modify(|count| *count += 1);
     }
 }

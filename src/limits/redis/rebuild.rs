@@ -24,7 +24,7 @@ impl Inner {
     /// Restores every partition that may have lost entries, and returns once all are complete.
     ///
     /// The partitions in `clock_jumped` are restored too; their entries get their times by the age of their calls.
-    pub async fn restore_partitions(
+    pub(crate) async fn restore_partitions(
         &self,
         link: &Link,
         clock_jumped: &[u64],

@@ -12,7 +12,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
 
 /// Number of partitions over which accounts are spread. Each has a mark, a key that proves that its entries are
 /// complete.
-pub const PARTITIONS: u64 = 64;
+pub(crate) const PARTITIONS: u64 = 64;
 
 /// Token counts are capped here, because Lua's numbers are floats: larger sums would not stay exact integers.
 const MAX_TOKENS: u64 = 1 << 50;
@@ -22,7 +22,7 @@ const MAX_TOKENS: u64 = 1 << 50;
 /// The braces are a hash tag, which keeps a partition on one server of a cluster; the text after them may have any
 /// characters.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct WindowKeys {
+pub(crate) struct WindowKeys {
     partition: u64,
     mark: String,
     times: String,
@@ -30,7 +30,7 @@ pub struct WindowKeys {
 }
 
 impl WindowKeys {
-    pub fn of(account: &str, model: &str) -> Self {
+    pub(crate) fn of(account: &str, model: &str) -> Self {
         let partition = partition(account);
         Self {
             partition,
@@ -42,13 +42,13 @@ impl WindowKeys {
 }
 
 /// The key of a partition's mark.
-pub fn mark(partition: u64) -> String {
+pub(crate) fn mark(partition: u64) -> String {
     format!("tollgate:{{p{partition:02}}}:mark")
 }
 
 /// The partition of an account, by its FNV-1a hash. Every gateway and version must compute the same one, which the
 /// standard library's hash does not guarantee.
-pub fn partition(account: &str) -> u64 {
+pub(crate) fn partition(account: &str) -> u64 {
     let hash = account.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3_u64)
     });
@@ -57,12 +57,12 @@ pub fn partition(account: &str) -> u64 {
 }
 
 /// The name of an entry in a window.
-pub fn entry(call: u64, step: u32) -> String {
+pub(crate) fn entry(call: u64, step: u32) -> String {
     format!("{call}.{step}")
 }
 
 /// One run of the script.
-pub struct Run {
+pub(crate) struct Run {
     pub partition: u64,
     keys: Vec<String>,
     /// The operation's name and its arguments.
@@ -71,7 +71,7 @@ pub struct Run {
 
 /// What the script replied.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// The entry is in the window, since this time of the server's clock.
     Admitted {
         at_ms: u64,
@@ -96,7 +96,7 @@ pub enum Reply {
 
 impl Reply {
     /// Why an operation that changed nothing closes the connection, as a text for the operator.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::ClockJumped => "its clock jumped",
             _ => "it may have lost entries of the windows",
@@ -106,7 +106,7 @@ impl Reply {
 
 impl Run {
     /// Admits an entry, or refuses it.
-    pub fn admit(window: &WindowKeys, entry: &str, need: u64, ceilings: Ceilings) -> Self {
+    pub(crate) fn admit(window: &WindowKeys, entry: &str, need: u64, ceilings: Ceilings) -> Self {
         Self::on(window, "admit", entry).and([
             need.min(MAX_TOKENS),
             ceilings.requests.into(),
@@ -115,7 +115,7 @@ impl Run {
     }
 
     /// Settles the entry `before`, admitted at `before_at_ms`, with its usage, and admits `entry` as the next step.
-    pub fn renew(
+    pub(crate) fn renew(
         window: &WindowKeys,
         (before, before_at_ms, used): (&str, u64, u64),
         (entry, need): (&str, u64),
@@ -128,22 +128,22 @@ impl Run {
     }
 
     /// Replaces an entry's reserved tokens by those that were used.
-    pub fn settle(window: &WindowKeys, entry: &str, tokens: u64) -> Self {
+    pub(crate) fn settle(window: &WindowKeys, entry: &str, tokens: u64) -> Self {
         Self::on(window, "settle", entry).and([tokens.min(MAX_TOKENS)])
     }
 
     /// Removes an entry. An attempt to admit it that arrives later would add it again; see [`Self::bury`].
-    pub fn cancel(window: &WindowKeys, entry: &str) -> Self {
+    pub(crate) fn cancel(window: &WindowKeys, entry: &str) -> Self {
         Self::on(window, "cancel", entry)
     }
 
     /// Replaces an entry by a tombstone, so that an attempt to admit it that arrives later is refused.
-    pub fn bury(window: &WindowKeys, entry: &str) -> Self {
+    pub(crate) fn bury(window: &WindowKeys, entry: &str) -> Self {
         Self::on(window, "bury", entry)
     }
 
     /// Reads the clock of the partition's server.
-    pub fn time(partition: u64) -> Self {
+    pub(crate) fn time(partition: u64) -> Self {
         Self {
             partition,
             keys: vec![mark(partition)],
@@ -152,7 +152,7 @@ impl Run {
     }
 
     /// Puts the partition in doubt under this name if its entries may be incomplete and it is not in doubt already.
-    pub fn doubt(partition: u64, name: u64) -> Self {
+    pub(crate) fn doubt(partition: u64, name: u64) -> Self {
         Self {
             partition,
             keys: vec![mark(partition)],
@@ -161,14 +161,14 @@ impl Run {
     }
 
     /// Puts the partition in doubt even if its entries are complete, because the clock of their times has jumped.
-    pub fn doubt_clock(partition: u64, name: u64) -> Self {
+    pub(crate) fn doubt_clock(partition: u64, name: u64) -> Self {
         let mut run = Self::doubt(partition, name);
         run.args.push("clock".to_owned());
         run
     }
 
     /// Adds entries to a partition in doubt and ends the doubt, if it still has this name.
-    pub fn restore(partition: u64, doubt: &str) -> Self {
+    pub(crate) fn restore(partition: u64, doubt: &str) -> Self {
         Self {
             partition,
             keys: vec![mark(partition)],
@@ -177,12 +177,12 @@ impl Run {
     }
 
     /// Adds a window to a restore; its entries follow.
-    pub fn add_window(&mut self, window: WindowKeys) {
+    pub(crate) fn add_window(&mut self, window: WindowKeys) {
         self.keys.extend([window.times, window.counts]);
     }
 
     /// Adds an entry to the window that was added last.
-    pub fn add_entry(&mut self, entry: String, stored: &StoredReservation) {
+    pub(crate) fn add_entry(&mut self, entry: String, stored: &StoredReservation) {
         let window = u64::try_from(self.keys.len() / 2).unwrap_or(0);
         let tokens = stored.tokens.min(MAX_TOKENS);
         let [window, at_ms, tokens, age_ms] =
@@ -209,18 +209,22 @@ impl Run {
 
     /// Makes the script use this time in place of the server's clock.
     #[cfg(test)]
-    pub fn at(mut self, now_ms: u64) -> Self {
+    pub(crate) fn at(mut self, now_ms: u64) -> Self {
         self.args[0] = format!("{}@{now_ms}", self.args[0]);
         self
     }
 
     /// Runs the script by its hash; sends its source only if the server does not have it yet.
-    pub async fn send(&self, link: &Link) -> RedisResult<Reply> {
+    pub(crate) async fn send(&self, link: &Link) -> RedisResult<Reply> {
         self.send_within(link, None).await
     }
 
     /// Like [`Self::send`], but changes nothing unless the server's clock shows a time between these two.
-    pub async fn send_within(&self, link: &Link, times: Option<(i64, i64)>) -> RedisResult<Reply> {
+    pub(crate) async fn send_within(
+        &self,
+        link: &Link,
+        times: Option<(i64, i64)>,
+    ) -> RedisResult<Reply> {
         let command = self.command("EVALSHA", SCRIPT.get_hash(), times);
         let reply = match link.send(&command).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {

@@ -29,21 +29,21 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// A run of the script that is sent in the background.
-pub struct Update {
+pub(crate) struct Update {
     run: Run,
     queued_at: Instant,
 }
 
 impl Update {
-    pub fn settle(window: &WindowKeys, entry: &str, tokens: u64) -> Self {
+    pub(crate) fn settle(window: &WindowKeys, entry: &str, tokens: u64) -> Self {
         Self::new(Run::settle(window, entry, tokens))
     }
 
-    pub fn cancel(window: &WindowKeys, entry: &str) -> Self {
+    pub(crate) fn cancel(window: &WindowKeys, entry: &str) -> Self {
         Self::new(Run::cancel(window, entry))
     }
 
-    pub fn bury(window: &WindowKeys, entry: &str) -> Self {
+    pub(crate) fn bury(window: &WindowKeys, entry: &str) -> Self {
         Self::new(Run::bury(window, entry))
     }
 

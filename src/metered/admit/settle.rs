@@ -9,7 +9,7 @@ use crate::{
 
 /// Where a charge is stored when the response may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub(crate) enum Settled {
     InStore,
     /// In a file beside the store; [`Admitted::settle_spooled`] goes on trying the store.
     InSpool,
@@ -20,7 +20,7 @@ impl Admitted {
     /// either way it survives the process when this returns.
     ///
     /// After an error it is in neither: the response must not be finished, and the hold is to be released.
-    pub async fn charge_or_spool(
+    pub(crate) async fn charge_or_spool(
         &mut self,
         usage: Usage,
         outcome: Outcome,
@@ -58,7 +58,7 @@ impl Admitted {
 
     /// Retries a spooled charge in the store. If the gateway stops before that works, the next process settles it from
     /// the spool.
-    pub async fn settle_spooled(mut self, usage: Usage, outcome: Outcome) {
+    pub(crate) async fn settle_spooled(mut self, usage: Usage, outcome: Outcome) {
         let gateway = self.gateway.clone();
         let stop = gateway.shutdown.deadline();
         if self.charge(usage, outcome, stop).await.is_ok() {
@@ -67,7 +67,7 @@ impl Admitted {
     }
 
     /// Charges a call whose client left before its response started.
-    pub async fn charge_abandoned(mut self, usage: Usage) {
+    pub(crate) async fn charge_abandoned(mut self, usage: Usage) {
         let outcome = Outcome::ClientLeft;
         match self.charge_or_spool(usage, outcome).await {
             Ok(Settled::InStore) => {}

@@ -8,7 +8,7 @@ use super::chunks::{Chunks, Dialect};
 
 /// The rest of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub enum BodyFraming {
+pub(crate) enum BodyFraming {
     /// A body of a known length, of which this many bytes are left.
     Length(u64),
     Chunked(Chunks),
@@ -18,7 +18,7 @@ pub enum BodyFraming {
 
 /// The next piece of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     Data(Bytes),
     /// More bytes are needed.
     More,
@@ -27,14 +27,14 @@ pub enum Next {
 
 /// The bytes do not follow the framing: where the next message starts is unknown.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Broken;
+pub(crate) struct Broken;
 
 impl BodyFraming {
-    pub fn chunked(dialect: Dialect) -> Self {
+    pub(crate) fn chunked(dialect: Dialect) -> Self {
         Self::Chunked(Chunks::new(dialect))
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
             Self::Chunked(chunks) => chunks.is_over(),
@@ -43,12 +43,12 @@ impl BodyFraming {
     }
 
     /// Whether the body is complete if the connection ends here.
-    pub fn may_end(&self) -> bool {
+    pub(crate) fn may_end(&self) -> bool {
         matches!(self, Self::UntilClosed) || self.is_over()
     }
 
     /// The bytes that are left of a body of known length.
-    pub fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
             Self::Chunked(_) | Self::UntilClosed => None,
@@ -56,7 +56,7 @@ impl BodyFraming {
     }
 
     /// Takes the next data off the front of `bytes`.
-    pub fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
+    pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
         match self {
             Self::Length(0) => Ok(Next::End),
             Self::Chunked(chunks) => chunks.next(bytes),

@@ -6,7 +6,7 @@ use super::body::{Broken, Next};
 
 /// How exactly the encoding must be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub(crate) enum Dialect {
     /// For requests: no spaces beside a size, no line ends without CR. Another server on the way could read such a body
     /// differently, and find the next request at another place.
     Strict,
@@ -15,7 +15,7 @@ pub enum Dialect {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Chunks {
+pub(crate) struct Chunks {
     at: At,
     dialect: Dialect,
     /// The size of the current chunk as far as its line is read, then the bytes that are left of it.
@@ -51,7 +51,7 @@ const MAX_EXTRA_BYTES: u32 = 16 << 10;
 const MAX_EXTRA_BYTES_LENIENT: u32 = 64 << 10;
 
 impl Chunks {
-    pub fn new(dialect: Dialect) -> Self {
+    pub(crate) fn new(dialect: Dialect) -> Self {
         Self {
             at: At::Size,
             dialect,
@@ -61,12 +61,12 @@ impl Chunks {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.at == At::End
     }
 
     /// Takes the next data off the front of `bytes`, and all framing before it.
-    pub fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
+    pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
         let mut count = 0;
         while count < bytes.len() && self.at != At::Data && self.at != At::End {
             let Some(at) = self.step(bytes[count]) else {

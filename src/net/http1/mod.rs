@@ -8,8 +8,8 @@
 
 mod body;
 mod chunks;
-pub mod client;
+pub(crate) mod client;
 mod refused;
-pub mod server;
+pub(crate) mod server;
 
-pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_ID, Refused};
+pub(crate) use refused::{MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_ID, Refused};

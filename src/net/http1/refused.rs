@@ -11,19 +11,19 @@ use axum::{
 };
 
 /// The header that identifies a request to its caller and in our logs.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Largest head that is accepted: larger than any client sends, and small enough not to be a burden.
-pub const MAX_HEAD_BYTES: usize = 64 << 10;
+pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Most headers of a request: more than any client sends.
-pub const MAX_HEADERS: usize = 100;
+pub(crate) const MAX_HEADERS: usize = 100;
 
 /// Method of the stand-in requests.
 const METHOD: &str = "REFUSED";
 
 /// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     RequestLine,
     LineEnds,
     Header,
@@ -60,7 +60,7 @@ impl Refused {
     }
 
     /// The stand-in request, with the caller's request ID.
-    pub fn request(self, id: Option<&[u8]>) -> http::Request<()> {
+    pub(crate) fn request(self, id: Option<&[u8]>) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::from_bytes(METHOD.as_bytes()).expect("a valid method");
         *request.uri_mut() = Uri::from_static(self.path());
@@ -71,7 +71,7 @@ impl Refused {
     }
 
     /// The reason that a stand-in request names; `None` for other requests.
-    pub fn of(request: &Request) -> Option<Self> {
+    pub(crate) fn of(request: &Request) -> Option<Self> {
         if request.method().as_str() != METHOD {
             return None;
         }

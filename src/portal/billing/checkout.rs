@@ -28,7 +28,7 @@ const MAX_OPEN: i64 = 10;
 const OPEN_SECONDS: u32 = 3_600;
 
 /// The card to add credit.
-pub fn card(gateway: &Gateway, me: &SignedIn) -> Markup {
+pub(crate) fn card(gateway: &Gateway, me: &SignedIn) -> Markup {
     html! {
         section.card {
             h2 { "Add credit" }
@@ -81,12 +81,12 @@ fn bounds(offer: &Offer) -> String {
 }
 
 #[derive(Deserialize)]
-pub struct CheckoutForm {
+pub(crate) struct CheckoutForm {
     #[serde(default)]
     amount: String,
 }
 
-pub async fn begin(
+pub(crate) async fn begin(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<CheckoutForm>,
 ) -> Result<Response, PortalError> {

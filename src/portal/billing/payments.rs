@@ -11,7 +11,10 @@ use crate::{
 const SHOWN: usize = 20;
 
 /// The latest checkouts of an account; empty without a payment provider.
-pub async fn recent(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>, BackofficeError> {
+pub(crate) async fn recent(
+    gateway: &Gateway,
+    account_id: &str,
+) -> Result<Vec<Checkout>, BackofficeError> {
     match gateway.payments {
         Some(_) => gateway.backoffice.checkouts_of(account_id, SHOWN).await,
         None => Ok(Vec::new()),
@@ -19,7 +22,7 @@ pub async fn recent(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>
 }
 
 /// The section with the list; empty if there are no checkouts.
-pub fn section(checkouts: &[Checkout]) -> Markup {
+pub(crate) fn section(checkouts: &[Checkout]) -> Markup {
     html! {
         @if !checkouts.is_empty() {
             section {

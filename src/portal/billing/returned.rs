@@ -16,13 +16,13 @@ const REFRESH_FOR_SECONDS: i64 = 1_800;
 
 /// A message at the top of the page, and the elements that it needs in the page's head.
 #[derive(Default)]
-pub struct Banner {
+pub(crate) struct Banner {
     pub head: Markup,
     pub content: Markup,
 }
 
 impl Banner {
-    pub fn problem(problem: &str) -> Self {
+    pub(crate) fn problem(problem: &str) -> Self {
         Self {
             content: sign_in::problem_notice(Some(problem)),
             ..Self::default()
@@ -37,7 +37,7 @@ impl Banner {
     }
 }
 
-pub async fn banner(
+pub(crate) async fn banner(
     gateway: &Gateway,
     me: &SignedIn,
     query: &BillingQuery,
@@ -77,7 +77,11 @@ pub async fn banner(
 }
 
 /// The checkout, if it belongs to this account.
-pub async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Checkout, PortalError> {
+pub(crate) async fn own(
+    gateway: &Gateway,
+    me: &SignedIn,
+    id: &str,
+) -> Result<Checkout, PortalError> {
     if !is_checkout(id) {
         return Err(PortalError::NotFound);
     }

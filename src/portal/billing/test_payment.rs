@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     me: SignedIn,
@@ -42,7 +42,7 @@ pub async fn show(
 }
 
 /// Delivers the payment event that a real provider would send.
-pub async fn pay(
+pub(crate) async fn pay(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,

@@ -27,7 +27,7 @@ use crate::{
 
 /// A signed-in operator. Without a session, the extractor redirects to the console's sign-in page; for a
 /// customer the page does not exist (404).
-pub struct SignedInOperator {
+pub(crate) struct SignedInOperator {
     pub session: Session,
     token: Token,
     /// The number of open alerts at this gateway's last check.
@@ -36,28 +36,28 @@ pub struct SignedInOperator {
 
 impl SignedInOperator {
     /// The operator's e-mail address, or the name of the operator token. It is recorded with their actions.
-    pub fn actor(&self) -> &str {
+    pub(crate) fn actor(&self) -> &str {
         let person = self.session.person.as_ref();
         person.map_or(TOKEN, |person| &person.email)
     }
 
     /// Whether the operator has an account of their own and so can use the portal.
-    pub fn has_account(&self) -> bool {
+    pub(crate) fn has_account(&self) -> bool {
         self.session.person.is_some()
     }
 
-    pub fn actions(&self, gateway: &Arc<Gateway>) -> OperatorActions {
+    pub(crate) fn actions(&self, gateway: &Arc<Gateway>) -> OperatorActions {
         OperatorActions::by(gateway, self.actor())
     }
 
     /// A hidden field with the form token, which every form of this session needs.
-    pub fn token_field(&self) -> Markup {
+    pub(crate) fn token_field(&self) -> Markup {
         token_field(&self.token)
     }
 }
 
 /// The session of the request's cookie, of a customer or an operator.
-pub async fn presented(
+pub(crate) async fn presented(
     gateway: &Gateway,
     headers: &HeaderMap,
 ) -> Result<Option<(Token, Session)>, PortalError> {
@@ -104,7 +104,7 @@ fn back_to(parts: &Parts) -> String {
 }
 
 /// A form submitted by an operator.
-pub struct OperatorForm<T> {
+pub(crate) struct OperatorForm<T> {
     pub me: SignedInOperator,
     pub form: T,
 }
@@ -133,7 +133,7 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for OperatorForm<T> {
 }
 
 /// The ID in a path; 404 if it cannot be decoded.
-pub struct Id(pub String);
+pub(crate) struct Id(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = PortalError;

@@ -28,7 +28,7 @@ use crate::{
 const SHOWN_REQUESTS: usize = 10;
 const SHOWN_ACTIONS: usize = 10;
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     Id(id): Id,

@@ -24,7 +24,7 @@ const MAX_REASON: usize = 200;
 const DAY: i64 = 86_400;
 
 #[derive(Deserialize)]
-pub struct NewAccountForm {
+pub(crate) struct NewAccountForm {
     #[serde(default)]
     email: String,
     #[serde(default)]
@@ -33,7 +33,7 @@ pub struct NewAccountForm {
     plan: String,
 }
 
-pub async fn create(
+pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form }: OperatorForm<NewAccountForm>,
 ) -> Result<Response, PortalError> {
@@ -50,12 +50,12 @@ pub async fn create(
 }
 
 #[derive(Deserialize)]
-pub struct NewPlan {
+pub(crate) struct NewPlan {
     #[serde(default)]
     plan: String,
 }
 
-pub async fn change_plan(
+pub(crate) async fn change_plan(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewPlan>,
@@ -71,12 +71,12 @@ pub async fn change_plan(
 }
 
 #[derive(Deserialize)]
-pub struct NewState {
+pub(crate) struct NewState {
     #[serde(default)]
     state: String,
 }
 
-pub async fn change_state(
+pub(crate) async fn change_state(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewState>,
@@ -95,7 +95,7 @@ pub async fn change_state(
 }
 
 #[derive(Deserialize)]
-pub struct NewCredit {
+pub(crate) struct NewCredit {
     #[serde(default)]
     amount: String,
     #[serde(default)]
@@ -106,7 +106,7 @@ pub struct NewCredit {
     reference: String,
 }
 
-pub async fn grant(
+pub(crate) async fn grant(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewCredit>,
@@ -149,7 +149,7 @@ fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
 }
 
 /// The trimmed text, checked for its length and for control characters; `None` if it is empty.
-pub fn plain(text: &str, most: usize, what: &str) -> Result<Option<String>, PortalError> {
+pub(crate) fn plain(text: &str, most: usize, what: &str) -> Result<Option<String>, PortalError> {
     let text = text.trim();
     if text.chars().count() > most || text.chars().any(char::is_control) {
         let message = format!("{what} has at most {most} characters, in one line.");

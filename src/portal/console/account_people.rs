@@ -26,7 +26,7 @@ use crate::{
 
 const ROLES: [Role; 2] = [Role::Customer, Role::Operator];
 
-pub fn section(
+pub(crate) fn section(
     me: &SignedInOperator,
     account_id: &str,
     people: &[Person],
@@ -144,14 +144,14 @@ fn is_oneself(me: &SignedInOperator, person: &Person) -> bool {
 }
 
 #[derive(Deserialize)]
-pub struct InvitationForm {
+pub(crate) struct InvitationForm {
     #[serde(default)]
     email: String,
     #[serde(default)]
     role: String,
 }
 
-pub async fn invite(
+pub(crate) async fn invite(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<InvitationForm>,
@@ -164,12 +164,12 @@ pub async fn invite(
 }
 
 #[derive(Deserialize)]
-pub struct WithdrawForm {
+pub(crate) struct WithdrawForm {
     #[serde(default)]
     email: String,
 }
 
-pub async fn withdraw(
+pub(crate) async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<WithdrawForm>,
@@ -180,7 +180,7 @@ pub async fn withdraw(
     Ok(layout::redirect(&back))
 }
 
-pub async fn reset(
+pub(crate) async fn reset(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
@@ -211,12 +211,12 @@ fn handed_page(me: &SignedInOperator, title: &str, handed: &OneTimeLink, back: &
 }
 
 #[derive(Deserialize)]
-pub struct NewRole {
+pub(crate) struct NewRole {
     #[serde(default)]
     role: String,
 }
 
-pub async fn set_role(
+pub(crate) async fn set_role(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewRole>,
@@ -226,7 +226,7 @@ pub async fn set_role(
     Ok(layout::redirect(&path(&person.account_id)))
 }
 
-pub async fn confirm_remove(
+pub(crate) async fn confirm_remove(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     Id(id): Id,
@@ -250,7 +250,7 @@ pub async fn confirm_remove(
     ))
 }
 
-pub async fn remove(
+pub(crate) async fn remove(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,

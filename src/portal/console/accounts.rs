@@ -24,17 +24,17 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct AccountsQuery {
+pub(crate) struct AccountsQuery {
     text: Option<String>,
     before: Option<String>,
 }
 
 /// The path of an account's page.
-pub fn path(id: &str) -> String {
+pub(crate) fn path(id: &str) -> String {
     format!("/portal/console/accounts/{}", layout::encoded(id))
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<AccountsQuery>,
@@ -65,7 +65,7 @@ pub async fn list(
 }
 
 /// Parses a page cursor: creation time and ID of the last row of the previous page.
-pub fn cursor(text: &str) -> Option<(i64, String)> {
+pub(crate) fn cursor(text: &str) -> Option<(i64, String)> {
     let (created_at, id) = text.split_once('-')?;
     Some((created_at.parse().ok()?, id.to_owned()))
 }
@@ -101,7 +101,7 @@ fn table(found: &[AccountFound]) -> Markup {
     }
 }
 
-pub fn state(account: &Account, frozen: bool) -> Markup {
+pub(crate) fn state(account: &Account, frozen: bool) -> Markup {
     html! {
         @if account.closed { span.badge.bad { "closed" } }
         @else { span.badge.good { "open" } }
@@ -109,7 +109,7 @@ pub fn state(account: &Account, frozen: bool) -> Markup {
     }
 }
 
-pub fn plan_name(plan: Plan) -> String {
+pub(crate) fn plan_name(plan: Plan) -> String {
     format!("{}/{}", plan.track().as_str(), plan.tier().as_str())
 }
 
@@ -129,7 +129,7 @@ fn new_account(me: &SignedInOperator) -> Markup {
 }
 
 /// A select field of all plans.
-pub fn plans(chosen: Plan) -> Markup {
+pub(crate) fn plans(chosen: Plan) -> Markup {
     let tracks = [Track::Personal, Track::Business].into_iter();
     let plans = tracks.flat_map(|track| Tier::ALL.map(|tier| Plan::new(track, tier)));
     html! {
@@ -144,7 +144,7 @@ pub fn plans(chosen: Plan) -> Markup {
 }
 
 /// Parses a plan as [`plan_name`] writes it.
-pub fn read_plan(text: &str) -> Result<Plan, PortalError> {
+pub(crate) fn read_plan(text: &str) -> Result<Plan, PortalError> {
     let plan = text
         .split_once('/')
         .and_then(|(track, tier)| Plan::new(Track::parse(track)?, Tier::parse(tier)?));

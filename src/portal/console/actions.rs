@@ -24,12 +24,12 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct ActionsQuery {
+pub(crate) struct ActionsQuery {
     subject: Option<String>,
     before: Option<String>,
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<ActionsQuery>,
@@ -60,7 +60,7 @@ pub async fn list(
     Ok(frame::page(&me, Place::Actions, "Actions", &content))
 }
 
-pub fn table(actions: &[RecordedAction]) -> Markup {
+pub(crate) fn table(actions: &[RecordedAction]) -> Markup {
     if actions.is_empty() {
         return html! { p.empty { "Nothing was done." } };
     }

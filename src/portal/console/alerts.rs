@@ -29,11 +29,11 @@ const SHOWN_OPEN: usize = 200;
 const HERE: &str = "/portal/console/alerts";
 
 #[derive(Deserialize)]
-pub struct AlertsQuery {
+pub(crate) struct AlertsQuery {
     before: Option<String>,
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<AlertsQuery>,
@@ -96,7 +96,7 @@ fn channels(gateway: &Gateway, me: &SignedInOperator) -> Markup {
     }
 }
 
-pub async fn test(
+pub(crate) async fn test(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {

@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-pub async fn show(me: SignedInOperator) -> Page {
+pub(crate) async fn show(me: SignedInOperator) -> Page {
     page(&me, None)
 }
 
-pub async fn run(
+pub(crate) async fn run(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Page, PortalError> {

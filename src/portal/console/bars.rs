@@ -15,13 +15,13 @@ const BASE: u128 = TOP + PLOT_HEIGHT;
 const MIN_HEIGHT: u128 = 20;
 
 /// A chart in which each bar sums up some seconds and stacks the series. The latest bar is on the right.
-pub struct Bars<'a> {
+pub(crate) struct Bars<'a> {
     pub title: &'a str,
     pub seconds_per_bar: usize,
     pub series: Vec<Series>,
 }
 
-pub struct Series {
+pub(crate) struct Series {
     name: &'static str,
     /// The colour number, as in the CSS class `series-N`.
     colour: u8,
@@ -29,7 +29,7 @@ pub struct Series {
 }
 
 impl Series {
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         colour: u8,
         seconds: &[Sums],
@@ -54,7 +54,7 @@ impl Series {
 }
 
 impl Bars<'_> {
-    pub fn draw(&self) -> Markup {
+    pub(crate) fn draw(&self) -> Markup {
         let bars = self.series.iter().map(|series| series.values.len()).max();
         let bars = bars.unwrap_or(0).max(1);
         let sum = |bar| self.series.iter().map(|series| series.at(bar)).sum();

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 /// The changed fields as a list of `before → after`; unchanged fields are left out.
-pub fn list(before: Option<&str>, after: Option<&str>) -> Markup {
+pub(crate) fn list(before: Option<&str>, after: Option<&str>) -> Markup {
     let (before, after) = (fields(before), fields(after));
     let changes = changes(&before, &after);
     html! {

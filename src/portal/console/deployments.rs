@@ -21,7 +21,7 @@ use crate::{
     upstream::deployments::{CircuitState as Circuit, ConfiguredDeployment},
 };
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let routes = gateway.routes();
     let listed = routes.deployments.configured();
     let table = html! {

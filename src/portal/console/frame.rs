@@ -15,7 +15,7 @@ const HTMX: &str =
 
 /// The navigation entry that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     Live,
     Accounts,
     People,
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-pub fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) -> Page {
+pub(crate) fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) -> Page {
     let head = html! {
         link rel="stylesheet" href=(assets::path("console.css"));
         @if place == Place::Live {
@@ -105,14 +105,14 @@ pub fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) 
 }
 
 /// A container that scrolls horizontally if the table is too wide.
-pub fn scrolled(label: &str, table: &Markup) -> Markup {
+pub(crate) fn scrolled(label: &str, table: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
     }
 }
 
 /// A form to search a list by text.
-pub fn search(list: &str, label: &str, text: &str) -> Markup {
+pub(crate) fn search(list: &str, label: &str, text: &str) -> Markup {
     html! {
         form.inline method="get" action=(list) role="search" {
             label { (label)

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The table of all keys, including deleted ones, newest first, and the form to create one.
-pub fn section(
+pub(crate) fn section(
     me: &SignedInOperator,
     account: &Account,
     keys: &[Key],
@@ -104,14 +104,14 @@ fn forms(me: &SignedInOperator, key: &Key) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct NewKey {
+pub(crate) struct NewKey {
     #[serde(default)]
     name: String,
     #[serde(default)]
     once: String,
 }
 
-pub async fn create(
+pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewKey>,
@@ -137,12 +137,12 @@ pub async fn create(
 }
 
 #[derive(Deserialize)]
-pub struct NewState {
+pub(crate) struct NewState {
     #[serde(default)]
     state: String,
 }
 
-pub async fn set_state(
+pub(crate) async fn set_state(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewState>,

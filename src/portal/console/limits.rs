@@ -26,11 +26,11 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct LimitsQuery {
+pub(crate) struct LimitsQuery {
     account: Option<String>,
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<LimitsQuery>,
@@ -81,7 +81,7 @@ fn models(gateway: &Gateway) -> Markup {
 }
 
 /// The rules of one account.
-pub fn of_account(gateway: &Gateway, me: &SignedInOperator, id: &str) -> Markup {
+pub(crate) fn of_account(gateway: &Gateway, me: &SignedInOperator, id: &str) -> Markup {
     let mut rules = gateway.ledger.limits();
     rules.retain(|rule| rule.account.as_deref() == Some(id));
     html! {
@@ -141,14 +141,14 @@ fn row(me: &SignedInOperator, rule: &LimitRule) -> Markup {
 
 /// A rule as submitted. A rule without ceilings is removed.
 #[derive(Deserialize)]
-pub struct Change {
+pub(crate) struct Change {
     account: Option<String>,
     model: Option<String>,
     rpm: Option<String>,
     tpm: Option<String>,
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form }: OperatorForm<Change>,
 ) -> Result<Response, PortalError> {

@@ -30,7 +30,7 @@ use crate::{
 
 const SECONDS_PER_BAR: usize = 5;
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let shared = gateway.ledger.is_shared();
     let content = html! {
         h1 { "Live" }
@@ -45,7 +45,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> 
 
 /// The refreshed part of the page. When the session has ended, the response makes htmx reload the whole page,
 /// which then redirects to the sign-in page.
-pub async fn figures_fragment(
+pub(crate) async fn figures_fragment(
     State(gateway): State<Arc<Gateway>>,
     me: Result<SignedInOperator, PortalError>,
 ) -> Response {

@@ -30,7 +30,7 @@ const PERIODS: [u16; 3] = [7, 30, 90];
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 #[derive(Deserialize)]
-pub struct MarginQuery {
+pub(crate) struct MarginQuery {
     days: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Sums {
     }
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<MarginQuery>,

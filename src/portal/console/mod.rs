@@ -36,7 +36,7 @@ mod sign_in;
 use crate::gateway::Gateway;
 
 /// The routes of all console pages.
-pub fn router() -> Router<Arc<Gateway>> {
+pub(crate) fn router() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal/console", get(live::show))
         .route("/portal/console/live", get(live::figures_fragment))

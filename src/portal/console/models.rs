@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
 ) -> Result<Page, PortalError> {
@@ -97,14 +97,14 @@ fn upstreams(routes: &Routes, model: &Model) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct Change {
+pub(crate) struct Change {
     #[serde(default)]
     model: String,
     enabled: Option<String>,
     unlisted: Option<String>,
 }
 
-pub async fn change(
+pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form }: OperatorForm<Change>,
 ) -> Result<Response, PortalError> {

@@ -4,12 +4,12 @@ use maud::{Markup, html};
 
 use crate::portal::{error::PortalError, query::non_empty};
 
-pub const PAGE_SIZE: usize = 50;
+pub(crate) const PAGE_SIZE: usize = 50;
 /// How many rows to query for a page: one more than it shows tells whether an older page exists.
-pub const QUERIED: usize = PAGE_SIZE + 1;
+pub(crate) const QUERIED: usize = PAGE_SIZE + 1;
 
 /// The cursor in the query: the last row of the page before. `what` is listed.
-pub fn cursor<T>(
+pub(crate) fn cursor<T>(
     text: Option<&String>,
     what: &str,
     parse: impl FnOnce(&str) -> Option<T>,
@@ -22,14 +22,14 @@ pub fn cursor<T>(
 }
 
 /// Cuts rows that were queried to a page. Returns its last row if an older page exists.
-pub fn cut<T>(rows: &mut Vec<T>) -> Option<&T> {
+pub(crate) fn cut<T>(rows: &mut Vec<T>) -> Option<&T> {
     let more = rows.len() > PAGE_SIZE;
     rows.truncate(PAGE_SIZE);
     rows.last().filter(|_| more)
 }
 
 /// Links to the first page, unless it is shown, and to the next older one.
-pub fn links(what: &str, newest: Option<&str>, older: Option<&str>) -> Markup {
+pub(crate) fn links(what: &str, newest: Option<&str>, older: Option<&str>) -> Markup {
     html! {
         nav.pages aria-label="Pages" {
             @if let Some(url) = newest { a href=(url) { "Newest " (what) } }

@@ -24,12 +24,12 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct PeopleQuery {
+pub(crate) struct PeopleQuery {
     text: Option<String>,
     before: Option<String>,
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<PeopleQuery>,
@@ -90,7 +90,7 @@ fn table(people: &[Person]) -> Markup {
     }
 }
 
-pub fn name(person: &Person) -> Markup {
+pub(crate) fn name(person: &Person) -> Markup {
     html! {
         @match &person.name {
             Some(name) => { (name) },
@@ -99,7 +99,7 @@ pub fn name(person: &Person) -> Markup {
     }
 }
 
-pub fn role(role: Role) -> Markup {
+pub(crate) fn role(role: Role) -> Markup {
     match role {
         Role::Operator => html! { span.badge.good { "operator" } },
         Role::Customer => html! { span.badge { "customer" } },

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     Id(id): Id,

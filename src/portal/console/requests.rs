@@ -27,7 +27,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct RequestsQuery {
+pub(crate) struct RequestsQuery {
     /// A call ID, or the request ID that the client received.
     id: Option<String>,
     account: Option<String>,
@@ -38,11 +38,11 @@ pub struct RequestsQuery {
 }
 
 /// The path of a request's details page.
-pub fn path(id: CallId) -> String {
+pub(crate) fn path(id: CallId) -> String {
     format!("/portal/console/requests/{id}")
 }
 
-pub async fn list(
+pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<RequestsQuery>,
@@ -166,7 +166,7 @@ fn filter_form(page: &CallsPage<'_>) -> Markup {
     }
 }
 
-pub fn table(calls: &[Call]) -> Markup {
+pub(crate) fn table(calls: &[Call]) -> Markup {
     if calls.is_empty() {
         return html! { p.empty { "There are no such requests." } };
     }
@@ -208,7 +208,7 @@ fn row(call: &Call) -> Markup {
 }
 
 /// The outcome by its identifier, as in the ledger, the operator API and the metrics.
-pub fn outcome(outcome: Outcome) -> Markup {
+pub(crate) fn outcome(outcome: Outcome) -> Markup {
     let class = match outcome {
         Outcome::Answered => "badge good",
         Outcome::ClientLeft => "badge",

@@ -36,12 +36,12 @@ const HOME: &str = "/portal/console";
 const SESSION_SECONDS: i64 = 12 * 3_600;
 
 #[derive(Deserialize)]
-pub struct SignInQuery {
+pub(crate) struct SignInQuery {
     #[serde(default)]
     to: String,
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     ReadQuery(query): ReadQuery<SignInQuery>,
     headers: HeaderMap,
@@ -99,14 +99,14 @@ fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
 }
 
 #[derive(Deserialize)]
-pub struct SignIn {
+pub(crate) struct SignIn {
     #[serde(default)]
     secret: String,
     #[serde(default)]
     to: String,
 }
 
-pub async fn sign_in(
+pub(crate) async fn sign_in(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
@@ -160,7 +160,7 @@ async fn start_session(
     Ok(response)
 }
 
-pub async fn sign_out(
+pub(crate) async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {

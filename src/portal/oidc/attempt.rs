@@ -18,7 +18,7 @@ use crate::{
 const RANDOM_CHARS: usize = 43;
 
 #[derive(Serialize, Deserialize)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     pub state: String,
     nonce: String,
     verifier: String,
@@ -30,7 +30,7 @@ pub struct Attempt {
 }
 
 #[derive(Serialize, Deserialize)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Sign in. `before` has the digests under which the browser's previous session may be stored.
     SignIn { before: Vec<Digest> },
     /// Connect the issuer's identity to the person of this session.
@@ -38,7 +38,7 @@ pub enum Purpose {
 }
 
 impl Attempt {
-    pub fn new(to: String, purpose: Purpose) -> Self {
+    pub(crate) fn new(to: String, purpose: Purpose) -> Self {
         Self {
             state: random_text(RANDOM_CHARS),
             nonce: random_text(RANDOM_CHARS),
@@ -49,7 +49,7 @@ impl Attempt {
         }
     }
 
-    pub fn asking<'a>(&'a self, redirect_uri: &'a str) -> SignInAttempt<'a> {
+    pub(crate) fn asking<'a>(&'a self, redirect_uri: &'a str) -> SignInAttempt<'a> {
         SignInAttempt {
             redirect_uri,
             state: &self.state,
@@ -59,17 +59,17 @@ impl Attempt {
     }
 
     /// Whether `state`, as the issuer returned it, is that of this attempt.
-    pub fn has_state(&self, state: &str) -> bool {
+    pub(crate) fn has_state(&self, state: &str) -> bool {
         Secret::new(self.state.as_str()).matches(state)
     }
 
     /// The digest under which the attempt is stored as used.
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         Sha256::digest([b"attempt ", self.state.as_bytes()].concat()).into()
     }
 
     /// The cookie value: JSON that the browser can read, with an HMAC so that it cannot be changed.
-    pub fn sealed(&self, secret: &Secret) -> String {
+    pub(crate) fn sealed(&self, secret: &Secret) -> String {
         let text = serde_json::to_vec(self).expect("our own fields serialise");
         let text = BASE64_URL_SAFE_NO_PAD.encode(text);
         let tag = hmac::sign(&key(secret), text.as_bytes());
@@ -77,7 +77,7 @@ impl Attempt {
     }
 
     /// The attempt in a cookie value, if its HMAC is valid and it has not expired.
-    pub fn opened(sealed: &str, secret: &Secret) -> Option<Self> {
+    pub(crate) fn opened(sealed: &str, secret: &Secret) -> Option<Self> {
         let (text, tag) = sealed.split_once('.')?;
         let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&key(secret), text.as_bytes(), &tag).ok()?;

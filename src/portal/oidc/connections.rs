@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The section of the settings page; empty without an issuer.
-pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
+pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
     let Some(issuer) = &gateway.oidc else {
         return Ok(html! {});
     };
@@ -56,7 +56,7 @@ pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalE
 }
 
 #[derive(Deserialize)]
-pub struct ConnectForm {
+pub(crate) struct ConnectForm {
     /// The current password; empty if the person has none.
     #[serde(default)]
     present: String,
@@ -64,7 +64,7 @@ pub struct ConnectForm {
 
 /// Starts connecting an identity. It outlasts the session in which it was added, so the password is required as
 /// well.
-pub async fn connect(
+pub(crate) async fn connect(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<ConnectForm>,
 ) -> Result<Response, PortalError> {
@@ -81,7 +81,7 @@ pub async fn connect(
 }
 
 /// Disconnects the identity. If it is the only way to sign in, nothing is changed, and the page says why.
-pub async fn disconnect(
+pub(crate) async fn disconnect(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {

@@ -21,7 +21,7 @@ mod connections;
 mod people;
 mod refusal;
 
-pub use self::connections::section;
+pub(crate) use self::connections::section;
 use self::{
     attempt::{Attempt, Purpose},
     refusal::Refusal,
@@ -47,7 +47,7 @@ use crate::{
 const MAX_DESTINATION: usize = 1_000;
 
 /// The routes of the sign-in; none without an issuer.
-pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     if gateway.oidc.is_none() {
         return Router::new();
     }
@@ -63,7 +63,7 @@ fn issuer(gateway: &Gateway) -> Result<&Issuer, PortalError> {
 }
 
 /// The button to sign in through the issuer; empty without one.
-pub fn sign_in_button(gateway: &Gateway, to: &str) -> Markup {
+pub(crate) fn sign_in_button(gateway: &Gateway, to: &str) -> Markup {
     html! {
         @if let Some(issuer) = &gateway.oidc {
             p {
@@ -77,7 +77,7 @@ pub fn sign_in_button(gateway: &Gateway, to: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct StartQuery {
+pub(crate) struct StartQuery {
     #[serde(default)]
     to: String,
 }
@@ -132,7 +132,7 @@ fn with_attempt_cookie(gateway: &Gateway, attempt: &Attempt, mut response: Respo
 
 /// The query that the issuer adds to the callback URL.
 #[derive(Deserialize)]
-pub struct CallbackQuery {
+pub(crate) struct CallbackQuery {
     #[serde(default)]
     code: String,
     #[serde(default)]

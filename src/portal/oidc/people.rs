@@ -24,7 +24,7 @@ fn identity<'a>(issuer: &'a Issuer, claims: &'a Claims) -> Identity<'a> {
 }
 
 /// The person with this identity. If there is none, one is created.
-pub async fn find_or_enrol(
+pub(crate) async fn find_or_enrol(
     gateway: &Gateway,
     issuer: &Issuer,
     claims: &Claims,
@@ -69,7 +69,7 @@ pub async fn find_or_enrol(
 }
 
 /// Connects the identity to the person who started the attempt, if they are still signed in.
-pub async fn connect(
+pub(crate) async fn connect(
     gateway: &Gateway,
     issuer: &Issuer,
     session: &Digest,

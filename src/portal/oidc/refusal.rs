@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The attempt belongs to another browser, has expired or was used before.
     Stale,
     /// The user declined at the issuer.
@@ -69,7 +69,7 @@ impl From<LedgerError> for Refusal {
 impl Refusal {
     /// The refusal for a code in `error=…`. Anyone can forge that URL, so the code is validated before it is
     /// logged.
-    pub fn from_issuer_error(code: &str) -> Self {
+    pub(crate) fn from_issuer_error(code: &str) -> Self {
         match code {
             "access_denied" => Self::Declined,
             code if is_error_code(code) => Self::IssuerError(code.to_owned()),
@@ -77,7 +77,7 @@ impl Refusal {
         }
     }
 
-    pub fn page(self, issuer: &str) -> Response {
+    pub(crate) fn page(self, issuer: &str) -> Response {
         let (status, message) = match &self {
             Self::Portal(_) => (Status::OK, String::new()),
             Self::Stale => (

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-pub async fn show_details(
+pub(crate) async fn show_details(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     id: Result<Path<String>, PathRejection>,
@@ -85,7 +85,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
 }
 
 /// The cost of a call and its calculation. The console's details page shows it too.
-pub fn cost(call: &Call) -> Markup {
+pub(crate) fn cost(call: &Call) -> Markup {
     html! {
         section {
             h2 { "Cost" }

@@ -24,7 +24,7 @@ use crate::{
 const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct RequestsQuery {
+pub(crate) struct RequestsQuery {
     key: Option<String>,
     model: Option<String>,
     outcome: Option<String>,
@@ -109,7 +109,7 @@ impl std::fmt::Display for Cursor {
     }
 }
 
-pub async fn show(
+pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     ReadQuery(query): ReadQuery<RequestsQuery>,
@@ -208,7 +208,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
 }
 
 /// A table of requests with their keys. The overview page shows it too.
-pub fn table(calls: &[Call], keys: &[Key]) -> Markup {
+pub(crate) fn table(calls: &[Call], keys: &[Key]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Requests" {
             table {

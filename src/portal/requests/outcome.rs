@@ -51,19 +51,19 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
     }
 }
 
-pub fn explanation(outcome: Outcome) -> &'static str {
+pub(crate) fn explanation(outcome: Outcome) -> &'static str {
     label_and_explanation(outcome).1
 }
 
 /// The label in a select field, where labels must be distinct.
-pub fn option_label(outcome: Outcome) -> &'static str {
+pub(crate) fn option_label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Lost => "Failed through a fault of ours",
         other => label_and_explanation(other).0,
     }
 }
 
-pub fn badge(outcome: Outcome) -> Markup {
+pub(crate) fn badge(outcome: Outcome) -> Markup {
     let class = match outcome {
         Outcome::Answered => "badge good",
         Outcome::ClientLeft => "badge",
@@ -79,7 +79,7 @@ pub fn badge(outcome: Outcome) -> Markup {
 }
 
 /// The text for a stored tool outcome.
-pub fn tool_result(kept: &str) -> &'static str {
+pub(crate) fn tool_result(kept: &str) -> &'static str {
     match kept {
         "done" => "Done",
         "unknown_tool" => "There is no such tool",

@@ -8,7 +8,7 @@ const COLUMNS: &str = "day,key name,key prefix,model,requests,charged requests,p
      cached tokens,completion tokens,reasoning tokens,cost USD\r\n";
 
 /// A line for each day, key and model.
-pub fn render(rows: &[DayUse], keys: &[Key]) -> String {
+pub(crate) fn render(rows: &[DayUse], keys: &[Key]) -> String {
     let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
     let mut text = String::from(COLUMNS);
     for row in rows {

@@ -10,20 +10,20 @@ use crate::{
 
 /// What usage is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupBy {
+pub(crate) enum GroupBy {
     Model,
     Key,
 }
 
 impl GroupBy {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Key => "key",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         [Self::Model, Self::Key]
             .into_iter()
             .find(|by| by.as_str() == text)
@@ -31,7 +31,7 @@ impl GroupBy {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     pub calls: u64,
     pub charged: u64,
     pub prompt: u64,
@@ -42,7 +42,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn of(rows: &[DayUse]) -> Self {
+    pub(crate) fn of(rows: &[DayUse]) -> Self {
         let mut totals = Self::default();
         for row in rows {
             totals.add(row);
@@ -50,7 +50,7 @@ impl Totals {
         totals
     }
 
-    pub fn add(&mut self, row: &DayUse) {
+    pub(crate) fn add(&mut self, row: &DayUse) {
         for (sum, more) in [
             (&mut self.calls, row.calls),
             (&mut self.charged, row.charged),
@@ -67,7 +67,7 @@ impl Totals {
 }
 
 /// The usage of one model or key.
-pub struct Group<'a> {
+pub(crate) struct Group<'a> {
     pub name: &'a str,
     /// The prefix of a key; names of keys are not unique.
     pub prefix: Option<&'a str>,
@@ -77,7 +77,7 @@ pub struct Group<'a> {
 
 impl Group<'_> {
     /// Name and prefix as one text.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self.prefix {
             Some(prefix) => format!("{} ({prefix}…)", self.name),
             None => self.name.to_owned(),
@@ -86,7 +86,7 @@ impl Group<'_> {
 }
 
 /// The groups, most expensive first.
-pub fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> Vec<Group<'a>> {
+pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> Vec<Group<'a>> {
     let mut groups: HashMap<&str, Group<'a>> = HashMap::new();
     for row in rows {
         let id = match by {

@@ -19,10 +19,10 @@ use hybrid::{
 };
 
 /// Expected quality of each tier for a prompt.
-pub type Quality = [f32; 4];
+pub(crate) type Quality = [f32; 4];
 
 /// A hybrid with the labels it is evaluated on.
-pub struct Bench {
+pub(crate) struct Bench {
     pub hybrid: Arc<Model>,
     pub router: Router,
     /// The labels that have scores of all targets considered.
@@ -34,7 +34,7 @@ pub struct Bench {
 }
 
 /// One label as input of the hybrid's router.
-pub struct Case {
+pub(crate) struct Case {
     /// Its index among all labels.
     pub label: usize,
     pub need: Need,
@@ -45,7 +45,7 @@ pub struct Case {
 
 /// The results of a hybrid on some labels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     pub labels: usize,
     /// As a share of the quality of the best target alone.
     #[serde(serialize_with = "four_places")]
@@ -60,7 +60,7 @@ pub struct Measured {
 
 impl Bench {
     /// `added_tokens` is what the built-in tools add to a prompt.
-    pub fn new(
+    pub(crate) fn new(
         hybrid: &Arc<Model>,
         router: &Router,
         labels: &[Label],
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     /// Number of targets considered.
-    pub fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         self.hybrid.targets.len() - self.left_out.len()
     }
 
@@ -123,7 +123,7 @@ impl Bench {
     }
 
     /// The results of a router on some of the cases.
-    pub fn measure<'a>(
+    pub(crate) fn measure<'a>(
         &self,
         cases: impl IntoIterator<Item = &'a Case>,
         router: &Router,
@@ -173,13 +173,13 @@ impl Case {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "for shares of sums")]
-    pub fn cost(&self, target: usize) -> f64 {
+    pub(crate) fn cost(&self, target: usize) -> f64 {
         self.candidates[target].cost.nanos() as f64
     }
 
     /// The index of the target that a router chooses on the first turn of a conversation. It uses the routers' own
     /// code, so that the measurement matches the service.
-    pub fn choice(&self, router: &Router, quality: &[Quality]) -> usize {
+    pub(crate) fn choice(&self, router: &Router, quality: &[Quality]) -> usize {
         let (quality, eligible): (_, Vec<_>) =
             (&quality[self.label], self.candidates.iter().collect());
         let chosen = match router {

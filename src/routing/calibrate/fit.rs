@@ -14,7 +14,7 @@ const STEPS: u16 = 100;
 
 /// A setting, and whether it reaches the required quality.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
+pub(crate) struct Fitted {
     pub router: Router,
     pub reached: bool,
 }
@@ -36,7 +36,7 @@ struct Trial<S> {
 
 /// The cheapest setting with at least the share `goal` of the best target's quality on `cases`; if there is none, the
 /// one with the highest quality.
-pub fn fit(bench: &Bench, cases: &[&Case], quality: &[Quality], goal: f64) -> Fitted {
+pub(crate) fn fit(bench: &Bench, cases: &[&Case], quality: &[Quality], goal: f64) -> Fitted {
     let top: f64 = cases.iter().map(|case| case.scores[bench.best]).sum();
     let search = Search {
         required: goal * top,

@@ -22,7 +22,7 @@ const BINS: usize = 10;
 
 /// The score of a model on one prompt, and the quality expected of its tier.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub(crate) struct Point {
     /// Counted from 0.
     pub tier: usize,
     /// Before clamping to 0..=1.
@@ -32,7 +32,7 @@ pub struct Point {
 
 /// The linear function that is applied to the sums of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub(crate) struct Line {
     #[serde(serialize_with = "four_places")]
     pub scale: f64,
     #[serde(serialize_with = "four_places")]
@@ -48,11 +48,11 @@ impl Default for Line {
     }
 }
 
-pub type Lines = [Line; TIERS];
+pub(crate) type Lines = [Line; TIERS];
 
 /// The error of the expected quality.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Error {
+pub(crate) struct Error {
     /// Root mean square of the differences between expected quality and score.
     #[serde(serialize_with = "four_places")]
     pub rms: f64,
@@ -63,7 +63,7 @@ pub struct Error {
 }
 
 /// The points of each label.
-pub fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<Point>> {
+pub(crate) fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<Point>> {
     let of = |label: &Label| {
         if Scorer::is_courtesy(&label.prompt) {
             return Vec::new(); // courtesies are scored by a rule
@@ -88,7 +88,7 @@ pub fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<P
 }
 
 /// Least squares with a prior towards no change, which weighs less the more labels there are.
-pub fn fit(points: &[Point]) -> Lines {
+pub(crate) fn fit(points: &[Point]) -> Lines {
     let mut lines = Lines::default();
     for (tier, line) in lines.iter_mut().enumerate() {
         let here = || points.iter().filter(|point| point.tier == tier);
@@ -117,7 +117,7 @@ pub fn fit(points: &[Point]) -> Lines {
 }
 
 /// The error of the expected quality after applying the linear functions.
-pub fn error(points: &[Point], lines: &Lines) -> Error {
+pub(crate) fn error(points: &[Point], lines: &Lines) -> Error {
     let mut bins = [(0.0, 0.0); BINS];
     let mut squares = 0.0;
     for point in points {
@@ -144,7 +144,7 @@ pub fn error(points: &[Point], lines: &Lines) -> Error {
 }
 
 /// The weights with the linear functions applied.
-pub fn apply(weights: &Weights, lines: &Lines) -> Result<Weights, String> {
+pub(crate) fn apply(weights: &Weights, lines: &Lines) -> Result<Weights, String> {
     let mut weights = weights.clone();
     let base = (1.0 - f64::from(weights.hand_middle[0])) * f64::from(weights.hand_scale[0]);
     if base.abs() < 1e-6 {

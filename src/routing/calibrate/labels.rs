@@ -11,14 +11,14 @@ const MAX_REPORTED: usize = 10;
 
 /// A prompt with the scores of models on it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Label {
+pub(crate) struct Label {
     pub prompt: String,
     /// By catalog ID, from 0 to 1.
     pub scores: BTreeMap<String, f64>,
 }
 
 /// Reads all labels. The error lists the bad lines with the reasons.
-pub fn read(text: &str, catalog: &Catalog) -> Result<Vec<Label>, String> {
+pub(crate) fn read(text: &str, catalog: &Catalog) -> Result<Vec<Label>, String> {
     let (mut labels, mut wrong) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
         let line = line.trim_start_matches('\u{feff}');

@@ -17,11 +17,11 @@ mod verdict;
 
 use std::sync::Arc;
 
-pub use bench::Measured;
-pub use heads::{Error, Line};
-pub use labels::{Label, read};
-pub use report::{Compared, Heads, Hybrid, Report, Setting};
-pub use verdict::Verdict;
+pub(crate) use bench::Measured;
+pub(crate) use heads::Error;
+pub(crate) use labels::{Label, read};
+pub(crate) use report::{Compared, Heads, Hybrid, Report, Setting};
+pub(crate) use verdict::Verdict;
 
 use self::{
     bench::{Bench, Case, Quality},
@@ -31,12 +31,12 @@ use super::scorer::Scorer;
 use crate::catalog::{Catalog, Model, Router};
 
 /// The fewest labels that are accepted; with fewer the result would be mostly chance.
-pub const MIN_LABELS: usize = 50;
+pub(crate) const MIN_LABELS: usize = 50;
 /// The fewest labels in each half.
 const MIN_HALF: usize = 20;
 
 /// The input of a calibration.
-pub struct CalibrationInput<'a> {
+pub(crate) struct CalibrationInput<'a> {
     pub labels: &'a [Label],
     pub catalog: &'a Catalog,
     pub scorer: &'a Scorer,
@@ -51,7 +51,7 @@ pub struct CalibrationInput<'a> {
 }
 
 /// The report, and the refitted weights if they are better.
-pub struct Calibrated {
+pub(crate) struct Calibrated {
     pub report: Report,
     pub weights: Option<Vec<u8>>,
 }
@@ -64,7 +64,7 @@ struct Expected {
     all: Vec<Quality>,
 }
 
-pub fn calibrate(input: &CalibrationInput<'_>) -> Result<Calibrated, String> {
+pub(crate) fn calibrate(input: &CalibrationInput<'_>) -> Result<Calibrated, String> {
     enough(input.labels.len(), "usable labels")?;
     let fits = split::fitting_half(input.labels);
     let (benches, skipped) = benches(input, &fits)?;

@@ -10,7 +10,7 @@ use super::{
 use crate::catalog::Router;
 
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     pub labels: usize,
     /// The version of the current weights.
     pub weights: String,
@@ -23,7 +23,7 @@ pub struct Report {
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Hybrid {
+pub(crate) struct Hybrid {
     pub model: String,
     pub router: &'static str,
     /// The target with the best mean score; quality and cost are relative to it.
@@ -46,10 +46,10 @@ pub struct Hybrid {
 /// A router's fitted number or numbers, in the syntax of the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Setting(pub String);
+pub(crate) struct Setting(pub String);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub(crate) struct Compared {
     pub before: Measured,
     pub after_setting: Setting,
     pub after: Measured,
@@ -57,7 +57,7 @@ pub struct Compared {
 
 /// The refitted heads, measured on the half that they were not fitted to.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Heads {
+pub(crate) struct Heads {
     /// Number of held-out scores.
     pub scores: usize,
     pub before: Error,
@@ -70,7 +70,7 @@ pub struct Heads {
 }
 
 impl Setting {
-    pub fn of(router: &Router) -> Self {
+    pub(crate) fn of(router: &Router) -> Self {
         Self(match router {
             Router::Cost(settings) => format!("give = {}", settings.give),
             Router::Tiered(settings) => {
@@ -85,7 +85,7 @@ impl Setting {
 
 impl Hybrid {
     /// The lines for the catalog; only a comment if the current setting should stay.
-    pub fn toml(&self) -> String {
+    pub(crate) fn toml(&self) -> String {
         let Self { model, router, .. } = self;
         let (Setting(kept), Setting(found)) = (&self.before, &self.after);
         match self.verdict {

@@ -10,7 +10,7 @@ use super::labels::Label;
 ///
 /// Prompts with equal sets of words are in the same half, because a fit to one of them has seen the others. The half
 /// depends on the words only and not on the position in the file.
-pub fn fitting_half(labels: &[Label]) -> Vec<bool> {
+pub(crate) fn fitting_half(labels: &[Label]) -> Vec<bool> {
     let mut groups: BTreeMap<[u8; 32], Vec<usize>> = BTreeMap::new();
     for (at, label) in labels.iter().enumerate() {
         let digest = Sha256::digest(words(&label.prompt).as_bytes());

@@ -354,7 +354,7 @@ fn few_labels_move_expectations_less() {
     };
     assert!(moved(10) < moved(100) && moved(100) < moved(10_000));
     assert!((moved(10_000) - 0.45).abs() < 0.01);
-    assert_eq!(heads::fit(&points(10))[0], Line::default());
+    assert_eq!(heads::fit(&points(10))[0], heads::Line::default());
 }
 
 #[test]

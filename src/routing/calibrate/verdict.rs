@@ -13,7 +13,7 @@ const Z_95: f64 = 1.64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Confirmed,
     /// The fit found the current setting.
     Unchanged,
@@ -24,7 +24,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Why the new setting is not confirmed; the text continues a sentence about the held-out half.
-    pub fn objection(self) -> Option<&'static str> {
+    pub(crate) fn objection(self) -> Option<&'static str> {
         match self {
             Self::Confirmed | Self::Unchanged => None,
             Self::TooLow => {
@@ -40,7 +40,7 @@ impl Verdict {
 
 /// A setting, and the expected quality that it is used with.
 #[derive(Clone, Copy)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     pub router: &'a Router,
     pub quality: &'a [Quality],
 }
@@ -50,7 +50,7 @@ pub struct Setup<'a> {
 const TOLERANCE: f64 = 0.01;
 
 impl Verdict {
-    pub fn of(
+    pub(crate) fn of(
         bench: &Bench,
         held_out: &[&Case],
         before: (&Router, Measured),

@@ -173,24 +173,24 @@ impl Default for Classes {
 }
 
 impl Classes {
-    pub fn add(&mut self, class: u8) {
+    pub(crate) fn add(&mut self, class: u8) {
         self.0[usize::from(class) % CLASSES] += 1;
     }
 
-    pub fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         self.0[..=usize::from(OTHER_WORD)].iter().sum()
     }
 
     /// Counts of words by list.
-    pub fn kinds(&self) -> &[usize] {
+    pub(crate) fn kinds(&self) -> &[usize] {
         &self.0[..KINDS_OF_WORDS]
     }
 
-    pub fn numbers(&self) -> usize {
+    pub(crate) fn numbers(&self) -> usize {
         self.0[usize::from(NUMBER)]
     }
 
-    pub fn signs(&self) -> &[usize] {
+    pub(crate) fn signs(&self) -> &[usize] {
         &self.0[usize::from(FIRST_SIGN)..][..SIGNS.len()]
     }
 }

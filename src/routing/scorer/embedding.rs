@@ -19,13 +19,13 @@ impl Embedding {
         Self(sum.map(|n| (f64::from(n) / length) as f32))
     }
 
-    pub fn numbers(&self) -> &[f32; DIM] {
+    pub(crate) fn numbers(&self) -> &[f32; DIM] {
         &self.0
     }
 
     /// Cosine similarity: 1 for equal embeddings, about 0 for unrelated texts, negative for texts that differ more than
     /// most.
-    pub fn similarity(&self, other: &Self) -> f32 {
+    pub(crate) fn similarity(&self, other: &Self) -> f32 {
         let each = self.0.iter().zip(&other.0);
         let products = each.map(|(a, b)| f64::from(*a) * f64::from(*b));
         products.sum::<f64>() as f32

@@ -9,7 +9,7 @@ use super::{
 
 /// One term of the quality scores.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contribution {
+pub(crate) struct Contribution {
     /// A word or a pair of words in quotes, the name of a feature, `meaning` (the embedding) or `courtesy`.
     pub term: String,
     /// What it adds to the quality of each tier, the weakest first.
@@ -34,7 +34,7 @@ impl Scorer {
     /// The terms of the quality scores, largest first. Their sum is the score before it is clamped to 0..=1.
     ///
     /// They contain words of the prompt.
-    pub fn explain(&self, text: &str) -> Vec<Contribution> {
+    pub(crate) fn explain(&self, text: &str) -> Vec<Contribution> {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.read(text, &self.vocabulary);
             if scratch.reading.is_courtesy() {

@@ -11,7 +11,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub fn read(&mut self, text: &str, vocabulary: &Vocabulary) {
+    pub(crate) fn read(&mut self, text: &str, vocabulary: &Vocabulary) {
         self.reading.read(text);
         self.grams.count(self.reading.tokens());
         vocabulary.split(&self.reading, &mut self.pieces);

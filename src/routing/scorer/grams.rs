@@ -4,7 +4,7 @@ use super::{hash, math::ln_1p_256, token::Token};
 
 const BITS: u32 = 14;
 /// In the evaluation, sixteen times as many buckets were no better.
-pub const BUCKETS: usize = 1 << BITS;
+pub(crate) const BUCKETS: usize = 1 << BITS;
 
 /// Counts per bucket; the memory is reused between prompts.
 pub(super) struct Grams {
@@ -57,7 +57,7 @@ impl List {
 }
 
 impl Grams {
-    pub fn count(&mut self, tokens: &[Token]) {
+    pub(crate) fn count(&mut self, tokens: &[Token]) {
         for bucket in self.used.all() {
             self.counts[usize::from(*bucket) % BUCKETS] = 0;
         }
@@ -81,22 +81,22 @@ impl Grams {
     }
 
     /// The buckets in use.
-    pub fn used(&self) -> &[u16] {
+    pub(crate) fn used(&self) -> &[u16] {
         self.used.all()
     }
 
     /// The buckets with a count of 2 or more.
-    pub fn repeated(&self) -> &[u16] {
+    pub(crate) fn repeated(&self) -> &[u16] {
         self.repeated.all()
     }
 
     /// Each bucket in use with its value: ln(1 + count) in 256ths.
-    pub fn values(&self) -> impl Iterator<Item = (u16, i16)> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = (u16, i16)> {
         let used = self.used().iter();
         used.map(|bucket| (*bucket, self.value(*bucket)))
     }
 
-    pub fn value(&self, bucket: u16) -> i16 {
+    pub(crate) fn value(&self, bucket: u16) -> i16 {
         ln_1p_256(self.counts[usize::from(bucket) % BUCKETS])
     }
 }

@@ -22,7 +22,7 @@ const GENERAL: [&str; 14] = [
     "other scripts",
     "options",
 ];
-pub const HAND: usize = GENERAL.len() + SIGNS.len() + WORDS.len() + 2;
+pub(crate) const HAND: usize = GENERAL.len() + SIGNS.len() + WORDS.len() + 2;
 
 /// The name of a feature, for explanations.
 pub(super) fn name(feature: usize) -> &'static str {

@@ -33,16 +33,17 @@ mod token;
 mod weights;
 mod word_lists;
 
-pub use embedding::Embedding;
-pub use explain::Contribution;
+pub(crate) use embedding::Embedding;
+pub(crate) use explain::Contribution;
 pub use features::Features;
-pub use grams::BUCKETS;
-pub use hand::HAND;
-pub use pieces::{DIM, Vocabulary, fingerprint};
-pub use weights::Weights;
+pub(crate) use grams::BUCKETS;
+pub(crate) use hand::HAND;
+pub(crate) use pieces::DIM;
+pub use pieces::{Vocabulary, fingerprint};
+pub(crate) use weights::Weights;
 
 /// The domains of prompts, in the order of [`Scores::domains`].
-pub const DOMAINS: [&str; 11] = [
+pub(crate) const DOMAINS: [&str; 11] = [
     "mathematics",
     "code",
     "physics",
@@ -56,9 +57,9 @@ pub const DOMAINS: [&str; 11] = [
     "general",
 ];
 /// Number of quality tiers; they are ordered from the weakest.
-pub const TIERS: usize = 4;
+pub(crate) const TIERS: usize = 4;
 /// Number of linear heads: the tiers, then the domains.
-pub const HEADS: usize = TIERS + DOMAINS.len();
+pub(crate) const HEADS: usize = TIERS + DOMAINS.len();
 
 /// The scores of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -166,7 +167,7 @@ impl Scorer {
     }
 
     /// Whether a text is only a courtesy: a greeting, thanks or the like.
-    pub fn is_courtesy(text: &str) -> bool {
+    pub(crate) fn is_courtesy(text: &str) -> bool {
         // Skips the check for most texts, which are longer than any courtesy.
         text.len() <= MAX_COURTESY_BYTES
             && SCRATCH.with_borrow_mut(|scratch| {
@@ -176,7 +177,7 @@ impl Scorer {
     }
 
     /// The embedding of a text.
-    pub fn embedding(&self, text: &str) -> Embedding {
+    pub(crate) fn embedding(&self, text: &str) -> Embedding {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.reading.read(text);
             self.vocabulary.split(&scratch.reading, &mut scratch.pieces);

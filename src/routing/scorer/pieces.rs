@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Dimension of the embeddings.
-pub const DIM: usize = 64;
+pub(crate) const DIM: usize = 64;
 /// The most bytes of a piece; the few longer ones are found only as whole words.
 const MAX_PIECE: usize = 16;
 /// Longer words are not split: they are noise, such as a key or a line of base64.
@@ -35,7 +35,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    pub fn new(fingerprints: &[u32]) -> Self {
+    pub(crate) fn new(fingerprints: &[u32]) -> Self {
         let mut slots = vec![(0, FREE); (fingerprints.len() * 2).next_power_of_two()];
         let mask = slots.len() - 1;
         for (&print, index) in fingerprints.iter().zip(0..) {

@@ -27,7 +27,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub fn read(&mut self, prompt: &str) {
+    pub(crate) fn read(&mut self, prompt: &str) {
         self.text.clear();
         self.tokens.clear();
         if prompt.len() <= 2 * WINDOW {
@@ -49,21 +49,21 @@ impl Reading {
     }
 
     /// Whether the prompt is only a courtesy, without a task.
-    pub fn is_courtesy(&self) -> bool {
+    pub(crate) fn is_courtesy(&self) -> bool {
         courtesy::is_all(&self.tokens, self.start..self.end)
     }
 
     /// The tokens without courtesies at both ends.
-    pub fn tokens(&self) -> &[Token] {
+    pub(crate) fn tokens(&self) -> &[Token] {
         &self.tokens[self.start..self.end]
     }
 
-    pub fn text(&self, token: &Token) -> &str {
+    pub(crate) fn text(&self, token: &Token) -> &str {
         &self.text[token.start as usize..token.end as usize]
     }
 
     /// The text from a token's start, with padding, so that eight bytes can be loaded at a time.
-    pub fn from(&self, token: &Token) -> &[u8] {
+    pub(crate) fn from(&self, token: &Token) -> &[u8] {
         &self.text.as_bytes()[token.start as usize..]
     }
 }

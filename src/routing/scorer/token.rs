@@ -24,11 +24,11 @@ pub(super) struct Token {
 }
 
 impl Token {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 
-    pub fn ascii(&self) -> bool {
+    pub(crate) fn ascii(&self) -> bool {
         self.letters == self.end - self.start
     }
 }

@@ -40,7 +40,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    pub fn vocabulary(&self) -> Vocabulary {
+    pub(crate) fn vocabulary(&self) -> Vocabulary {
         Vocabulary::new(&self.fingerprints)
     }
 
@@ -77,7 +77,7 @@ impl Weights {
     }
 
     /// Reads and checks a file. Returns the weights and their version.
-    pub fn decode(file: &[u8]) -> Result<(Self, String), String> {
+    pub(crate) fn decode(file: &[u8]) -> Result<(Self, String), String> {
         let (version, body) = split_header(file)?;
         let digest = &file[HEADER_LEN - DIGEST_LEN..HEADER_LEN];
         if Sha256::digest(body).as_slice() != digest {
@@ -88,7 +88,7 @@ impl Weights {
     }
 
     /// Reads the built-in file without verifying its checksum and without copying the rows.
-    pub fn built_in(file: &'static [u8]) -> Result<(Self, String), String> {
+    pub(crate) fn built_in(file: &'static [u8]) -> Result<(Self, String), String> {
         let (version, body) = split_header(file)?;
         Ok((Reader(body).weights(Cow::Borrowed)?, version))
     }

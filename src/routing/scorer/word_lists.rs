@@ -18,7 +18,7 @@ pub(super) struct WordLists {
 
 impl WordLists {
     /// Tries seeds until one has no collision. Evaluated at compile time.
-    pub const fn new(lists: &[&[&str]]) -> Self {
+    pub(crate) const fn new(lists: &[&[&str]]) -> Self {
         let mut seed = 1;
         loop {
             if let Some(slots) = slots_for_seed(lists, seed) {
@@ -29,7 +29,7 @@ impl WordLists {
     }
 
     /// A bit for each list that has the word.
-    pub fn of(&self, hash: u64) -> u16 {
+    pub(crate) fn of(&self, hash: u64) -> u16 {
         let (there, lists) = self.slots[slot(hash, self.seed)];
         if there == hash as u32 { lists } else { 0 }
     }

@@ -14,7 +14,7 @@ const DELIVERY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until shutdown is requested. A delivery that is interrupted then is repeated later, by this gateway or
 /// another.
-pub async fn run(gateway: Arc<Gateway>) {
+pub(crate) async fn run(gateway: Arc<Gateway>) {
     if !gateway.alerts.settings.enabled {
         return;
     }

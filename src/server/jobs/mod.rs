@@ -1,7 +1,7 @@
 //! Jobs that run beside requests until the gateway stops. A failed run is logged and repeated later.
 
-pub mod alerter;
-pub mod pruner;
-pub mod reconciler;
-pub mod sampler;
-pub mod settler;
+pub(crate) mod alerter;
+pub(crate) mod pruner;
+pub(crate) mod reconciler;
+pub(crate) mod sampler;
+pub(crate) mod settler;

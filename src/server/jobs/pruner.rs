@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_hours(1);
 const ALERT_RETENTION: i64 = 90 * 86_400;
 
 /// Runs until shutdown is requested. Nothing depends on its timing, because expired sessions are refused anyway.
-pub async fn run(gateway: Arc<Gateway>) {
+pub(crate) async fn run(gateway: Arc<Gateway>) {
     loop {
         let prune = async {
             if let Err(error) = gateway.backoffice.prune(timestamp::now()).await {

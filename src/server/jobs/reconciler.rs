@@ -8,7 +8,7 @@ const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Runs until shutdown is requested. The first run checks the whole ledger, the others what has changed since the run
 /// before.
-pub async fn run(gateway: Arc<Gateway>) {
+pub(crate) async fn run(gateway: Arc<Gateway>) {
     loop {
         let audit = async {
             // The ledger itself logs and counts the violations.

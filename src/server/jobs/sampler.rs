@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::gateway::Gateway;
 
 /// Runs until shutdown is requested.
-pub async fn run(gateway: Arc<Gateway>) {
+pub(crate) async fn run(gateway: Arc<Gateway>) {
     let started = Instant::now();
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -21,12 +21,12 @@ const CONCURRENT: usize = 64;
 
 /// Unsettled charges of earlier processes.
 #[derive(Default)]
-pub struct Inherited(HashMap<CallId, Arc<PendingCharge>>);
+pub(crate) struct Inherited(HashMap<CallId, Arc<PendingCharge>>);
 
 impl Inherited {
     /// Adopts the charges in the spool and settles them. Those that are not settled within the timeout are left for
     /// [`run`].
-    pub async fn settled_at_start(gateway: &Gateway) -> Self {
+    pub(crate) async fn settled_at_start(gateway: &Gateway) -> Self {
         let mut inherited = Self::default();
         inherited.adopt(gateway).await;
         let settling = tokio::time::timeout(START_TIMEOUT, inherited.settle(gateway));
@@ -99,7 +99,7 @@ impl Inherited {
 }
 
 /// Runs until shutdown is requested.
-pub async fn run(gateway: Arc<Gateway>, mut inherited: Inherited) {
+pub(crate) async fn run(gateway: Arc<Gateway>, mut inherited: Inherited) {
     let mut adopted_at = tokio::time::Instant::now();
     loop {
         let wait = if inherited.0.is_empty() {

@@ -6,7 +6,7 @@ use bech32::{
 };
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     pub network: Network,
     pub kind: Kind,
     pub encoding: Encoding,
@@ -14,7 +14,7 @@ pub struct Address {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Network {
+pub(crate) enum Network {
     Mainnet,
     /// Also signet, whose addresses have the same form.
     Testnet,
@@ -23,7 +23,7 @@ pub enum Network {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub(crate) enum Kind {
     P2pkh,
     P2sh,
     P2wpkh,
@@ -36,7 +36,7 @@ pub enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Encoding {
+pub(crate) enum Encoding {
     Base58,
     Bech32,
     Bech32m,
@@ -48,7 +48,7 @@ const PREFIXES: [(&str, Network); 3] = [
     ("bcrt", Network::Regtest),
 ];
 
-pub fn looks_like_segwit(text: &str) -> bool {
+pub(crate) fn looks_like_segwit(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let prefix = lower.rsplit_once('1').map(|(prefix, _)| prefix);
     let matches = |(known, _): &(&str, Network)| {
@@ -58,7 +58,7 @@ pub fn looks_like_segwit(text: &str) -> bool {
     PREFIXES.iter().any(matches)
 }
 
-pub fn read_segwit(text: &str) -> Result<Address, String> {
+pub(crate) fn read_segwit(text: &str) -> Result<Address, String> {
     let (prefix, version, program) = segwit::decode(text).map_err(|error| reason(&error.0))?;
     let prefix = prefix.to_lowercase();
     let network = PREFIXES.iter().find(|(known, _)| *known == prefix);
@@ -104,7 +104,7 @@ fn reason(error: &SegwitHrpstringError) -> String {
 }
 
 /// Parses a text of 25 bytes in base58: one byte of version, 20 of hash and four of checksum.
-pub fn read_base58(text: &str) -> Result<Address, String> {
+pub(crate) fn read_base58(text: &str) -> Result<Address, String> {
     let checked = bs58::decode(text).with_check(None).into_vec();
     let bytes = checked.map_err(|_| "its checksum is wrong: a character may be mistyped")?;
     let (network, kind) = match bytes[0] {

@@ -1,7 +1,7 @@
 //! Addresses of Ethereum and other EVM chains.
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     pub bytes: alloy_primitives::Address,
     pub checksum: Checksum,
 }
@@ -9,20 +9,20 @@ pub struct Address {
 /// State of the EIP-55 checksum, which is encoded in the case of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Checksum {
+pub(crate) enum Checksum {
     Right,
     /// No checksum: all letters have the same case, or there are no letters.
     Absent,
     Wrong,
 }
 
-pub fn looks_like(text: &str) -> bool {
+pub(crate) fn looks_like(text: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     text.starts_with("0x") || text.starts_with("0X") || text.len() == 40 && hex(text)
 }
 
 /// Parses an address. A wrong checksum is not an error: the caller decides what to do with it.
-pub fn read(text: &str) -> Result<Address, String> {
+pub(crate) fn read(text: &str) -> Result<Address, String> {
     let Some(digits) = text.strip_prefix("0x") else {
         return Err("it must begin with `0x`".into());
     };

@@ -1,12 +1,12 @@
 //! Recognises and checks addresses of EVM chains, Bitcoin and Solana by their form.
 
-pub mod bitcoin;
-pub mod evm;
-pub mod solana;
+pub(crate) mod bitcoin;
+pub(crate) mod evm;
+pub(crate) mod solana;
 
 /// Result of inspecting a text.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Address {
+pub(crate) enum Address {
     Evm(evm::Address),
     Bitcoin(bitcoin::Address),
     Solana,
@@ -16,7 +16,7 @@ pub enum Address {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Family {
+pub(crate) enum Family {
     Evm,
     Bitcoin,
     Solana,
@@ -29,7 +29,7 @@ const MAX_CHARS: usize = 100;
 ///
 /// The forms do not overlap: hexadecimal after `0x` is EVM; a prefix and `1` is Bitcoin with segregated witness; in
 /// base58, 25 bytes with a checksum are Bitcoin and 32 bytes are Solana.
-pub fn inspect(text: &str) -> Address {
+pub(crate) fn inspect(text: &str) -> Address {
     let invalid = |family, reason: &str| Address::Invalid(family, reason.into());
     if text.is_empty() {
         return invalid(None, "it is empty");

@@ -3,7 +3,7 @@
 //! Points on the curve (wallets) and other values (accounts of programs) are both addresses, so the curve is not
 //! checked.
 
-pub const BYTES: usize = 32;
+pub(crate) const BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ const SYMBOL: [u8; 4] = [0x95, 0xd8, 0x9b, 0x41]; // symbol()
 const WORD: usize = 32;
 
 /// What an owner holds of one token.
-pub struct Holding {
+pub(crate) struct Holding {
     /// In the token's smallest unit.
     pub units: U256,
     /// `None` if the contract does not implement the function; `decimals` and `symbol` are optional in ERC-20.
@@ -25,7 +25,11 @@ pub struct Holding {
 /// A model reads the symbol, and the author of the contract chose it, so its length is limited.
 const MAX_SYMBOL_CHARS: usize = 32;
 
-pub async fn holding(chain: &Chain, token: Address, owner: Address) -> Result<Holding, Failure> {
+pub(crate) async fn holding(
+    chain: &Chain,
+    token: Address,
+    owner: Address,
+) -> Result<Holding, Failure> {
     let (units, decimals, symbol) = tokio::join!(
         chain.read_contract(token, balance_of(owner)),
         chain.read_contract(token, DECIMALS.to_vec()),

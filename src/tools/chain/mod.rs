@@ -6,7 +6,7 @@ use http_body_util::Full;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json, value::RawValue};
 
-pub mod erc20;
+pub(crate) mod erc20;
 
 use super::{
     address::evm::{self, Checksum},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::config;
 
-pub struct Chain {
+pub(crate) struct Chain {
     pub name: String,
     /// Symbol of the chain's native coin.
     pub symbol: String,
@@ -26,7 +26,7 @@ pub struct Chain {
 
 /// Why a JSON-RPC call failed. The text is a predicate: the caller puts the name of the node before it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum RpcFault {
+pub(crate) enum RpcFault {
     #[error("{0}")]
     Web(#[from] Fault),
     /// Only the node's error code is shown, because its message may reveal the operator of the node.
@@ -38,7 +38,7 @@ pub enum RpcFault {
 
 impl RpcFault {
     /// Whether the called contract reverted.
-    pub fn is_revert(self) -> bool {
+    pub(crate) fn is_revert(self) -> bool {
         matches!(self, Self::Reverted)
     }
 }
@@ -66,7 +66,7 @@ impl RpcError {
 }
 
 impl Chain {
-    pub fn new(name: &str, config: &config::Chain, web: Web) -> Result<Self, String> {
+    pub(crate) fn new(name: &str, config: &config::Chain, web: Web) -> Result<Self, String> {
         let url = config.rpc_url.reveal().parse();
         Ok(Self {
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl Chain {
     }
 
     /// Sends one JSON-RPC call.
-    pub async fn call<T: DeserializeOwned>(
+    pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
         params: Value,
@@ -103,7 +103,7 @@ impl Chain {
     }
 
     /// Like [`Self::call`], with a fault turned into text for the model.
-    pub async fn query<T: DeserializeOwned>(
+    pub(crate) async fn query<T: DeserializeOwned>(
         &self,
         method: &str,
         params: Value,
@@ -113,7 +113,7 @@ impl Chain {
     }
 
     /// Calls a contract with `eth_call`, which changes nothing on the chain.
-    pub async fn read_contract(
+    pub(crate) async fn read_contract(
         &self,
         contract: Address,
         input: Vec<u8>,
@@ -122,19 +122,19 @@ impl Chain {
         self.call("eth_call", json!([call, "latest"])).await
     }
 
-    pub async fn block_number(&self) -> Result<U256, Failure> {
+    pub(crate) async fn block_number(&self) -> Result<U256, Failure> {
         self.query("eth_blockNumber", json!([])).await
     }
 
     /// Logs a fault and turns it into text for the model.
-    pub fn failure(&self, fault: RpcFault) -> Failure {
+    pub(crate) fn failure(&self, fault: RpcFault) -> Failure {
         let name = &self.name;
         tracing::warn!(chain = name, reason = %fault, "built-in tool failed: the node of chain `{name}` {fault}");
         Failure::other(format!("the node of the chain `{name}` {fault}"))
     }
 
     /// Sends a request that costs nothing; returns what is wrong, if anything.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         let id: Result<U256, _> = self.call("eth_chainId", json!([])).await;
         match id {
             Ok(id) => Ok(format!("answers, and is chain {id}")),
@@ -144,7 +144,7 @@ impl Chain {
 }
 
 /// Parses an address argument. A wrong checksum is refused, because the address is likely mistyped.
-pub fn address(field: &str, text: &str) -> Result<Address, Failure> {
+pub(crate) fn address(field: &str, text: &str) -> Result<Address, Failure> {
     let wrong = |reason: &str| Failure::arguments(format!("`{field}` is no EVM address: {reason}"));
     let read = evm::read(text.trim()).map_err(|reason| wrong(&reason))?;
     if read.checksum == Checksum::Wrong {

@@ -36,7 +36,7 @@ const WELL_KNOWN: [(&str, &str); 30] = [
     ("xrp", "ripple"),
 ];
 
-pub fn well_known(text: &str) -> Option<&'static str> {
+pub(crate) fn well_known(text: &str) -> Option<&'static str> {
     let matches = |(symbol, id): &&(&str, &str)| {
         symbol.eq_ignore_ascii_case(text) || id.eq_ignore_ascii_case(text)
     };
@@ -45,7 +45,7 @@ pub fn well_known(text: &str) -> Option<&'static str> {
 
 /// Response of the search API.
 #[derive(Deserialize)]
-pub struct SearchResult {
+pub(crate) struct SearchResult {
     #[serde(default)]
     coins: Vec<Coin>,
 }
@@ -60,7 +60,7 @@ struct Coin {
 
 impl SearchResult {
     /// The highest-ranked coin whose symbol or ID equals `text`; coins without a rank come last.
-    pub fn best(self, text: &str) -> Option<String> {
+    pub(crate) fn best(self, text: &str) -> Option<String> {
         let matches = |coin: &Coin| {
             coin.symbol.eq_ignore_ascii_case(text) || coin.id.eq_ignore_ascii_case(text)
         };

@@ -26,7 +26,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// Most entries of the cache of searched symbols; it is cleared when full.
 const MAX_CACHED_IDS: usize = 10_000;
 
-pub struct Market {
+pub(crate) struct Market {
     web: Web,
     base_url: String,
     key: Option<(HeaderName, HeaderValue)>,
@@ -35,13 +35,13 @@ pub struct Market {
 }
 
 /// Current values by coin ID, then by the API's field name (`usd`, `usd_market_cap`).
-pub type Prices = BTreeMap<String, BTreeMap<String, Option<Decimal>>>;
+pub(crate) type Prices = BTreeMap<String, BTreeMap<String, Option<Decimal>>>;
 
 /// A time in Unix milliseconds and the value at that time.
-pub type Point = (i64, Option<Decimal>);
+pub(crate) type Point = (i64, Option<Decimal>);
 
 #[derive(Debug, Default, Deserialize)]
-pub struct History {
+pub(crate) struct History {
     #[serde(default)]
     pub prices: Vec<Point>,
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct History {
 }
 
 impl Market {
-    pub fn new(config: &config::Market, web: Web) -> Result<Self, String> {
+    pub(crate) fn new(config: &config::Market, web: Web) -> Result<Self, String> {
         let key = config.api_key.as_ref().map(|key| {
             let mut value = HeaderValue::try_from(key.reveal())
                 .map_err(|_| "the market data's key has characters that a header cannot carry")?;
@@ -67,7 +67,7 @@ impl Market {
     }
 
     /// The ID of the coin with this symbol or ID; `None` if there is no such coin.
-    pub async fn find(&self, symbol: &str) -> Result<Option<String>, Failure> {
+    pub(crate) async fn find(&self, symbol: &str) -> Result<Option<String>, Failure> {
         if let Some(id) = coins::well_known(symbol) {
             return Ok(Some(id.to_owned()));
         }
@@ -87,7 +87,7 @@ impl Market {
         Ok(id)
     }
 
-    pub async fn prices(&self, ids: &[&str], currency: &str) -> Result<Prices, Failure> {
+    pub(crate) async fn prices(&self, ids: &[&str], currency: &str) -> Result<Prices, Failure> {
         let ids: Vec<_> = ids.iter().map(|id| encoded(id)).collect();
         let path = format!(
             "/simple/price?ids={}&vs_currencies={}&include_market_cap=true&include_24hr_vol=true\
@@ -99,7 +99,7 @@ impl Market {
     }
 
     /// History in US dollars; `None` if there is no such coin.
-    pub async fn history(&self, id: &str, days: u32) -> Result<Option<History>, Failure> {
+    pub(crate) async fn history(&self, id: &str, days: u32) -> Result<Option<History>, Failure> {
         let id = encoded(id);
         let path = format!("/coins/{id}/market_chart?vs_currency=usd&days={days}");
         match self.get(&path).await {
@@ -110,7 +110,7 @@ impl Market {
     }
 
     /// Sends a request that costs nothing; returns what is wrong, if anything.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         match self.get::<serde::de::IgnoredAny>("/ping").await {
             Ok(_) => Ok("answers".into()),
             Err(Fault::Status(StatusCode::NOT_FOUND)) => {

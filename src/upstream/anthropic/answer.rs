@@ -33,7 +33,7 @@ struct Block {
 }
 
 /// Parses a response body.
-pub fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
+pub(crate) fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
     let message: WireMessage =
         serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
     if let Some(error) = message.error {

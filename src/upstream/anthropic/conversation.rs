@@ -11,10 +11,10 @@ use crate::wire::{
 };
 
 /// Text of the first user turn if the conversation does not begin with one, which the API requires.
-pub const PLACEHOLDER_TEXT: &str = "(The conversation begins.)";
+pub(crate) const PLACEHOLDER_TEXT: &str = "(The conversation begins.)";
 
 #[derive(Serialize)]
-pub struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     role: TurnRole,
     content: Vec<Block<'a>>,
 }
@@ -45,7 +45,7 @@ enum Block<'a> {
 }
 
 /// The text of the `system` field: the system messages, followed by the gateway's own instruction.
-pub fn system_prompt(messages: &[Message], instruction: Option<&str>) -> Option<JsonText> {
+pub(crate) fn system_prompt(messages: &[Message], instruction: Option<&str>) -> Option<JsonText> {
     let system = messages.iter().filter(|m| m.role == Role::System);
     let texts = system.filter_map(non_blank_text).cloned();
     let prompts: Vec<_> = texts.chain(instruction.map(JsonText::new)).collect();
@@ -56,7 +56,7 @@ pub fn system_prompt(messages: &[Message], instruction: Option<&str>) -> Option<
 ///
 /// Tool results belong to the user's turn. They come first in it, as the API requires, because in a chat they directly
 /// follow the calls.
-pub fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
+pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     let mut turns: Vec<Turn> = Vec::new();
     for message in messages {
         let role = match message.role {

@@ -13,7 +13,7 @@ use crate::{
 
 /// Stream translator; its state is what later events depend on.
 #[derive(Default)]
-pub struct EventTranslator {
+pub(crate) struct EventTranslator {
     /// The tool calls so far; the index is the call's slot in [`Part::ToolCall`].
     calls: Vec<Call>,
     stop_reason: Option<String>,

@@ -10,7 +10,10 @@ use crate::wire::{
 /// Maps the API's stop reason to [`FinishReason`].
 ///
 /// A reason that names a failure is an error: a failed response must not look complete.
-pub fn finish_reason(stop_reason: &str, called_tools: bool) -> Result<FinishReason, UpstreamError> {
+pub(crate) fn finish_reason(
+    stop_reason: &str,
+    called_tools: bool,
+) -> Result<FinishReason, UpstreamError> {
     Ok(match stop_reason {
         "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
         "refusal" => FinishReason::ContentFilter,
@@ -29,7 +32,7 @@ pub fn finish_reason(stop_reason: &str, called_tools: bool) -> Result<FinishReas
 /// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
 ///
 /// The API's `input_tokens` exclude tokens written to its cache or read from it; [`Usage::prompt`] includes them.
-pub fn read_usage(usage: &Value) -> Option<Usage> {
+pub(crate) fn read_usage(usage: &Value) -> Option<Usage> {
     let count = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|n| *n < 1 << 31);
     let optional = |value: Option<&Value>| match value {
         None | Some(Value::Null) => Some(0),
@@ -58,7 +61,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
 
 /// A call's ID, with `call_` instead of the prefix `toolu_`, which would identify the provider. The API accepts
 /// the ID without it.
-pub fn call_id(id: String) -> Option<String> {
+pub(crate) fn call_id(id: String) -> Option<String> {
     match id.strip_prefix("toolu_") {
         Some(rest) => Some(format!("call_{rest}")),
         None => Some(id).filter(|id| !id.is_empty()),

@@ -41,7 +41,7 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    pub fn new(config: &RemoteProvider) -> Result<Self, String> {
+    pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
         let (name, version) = VERSION;
         let client = Client::new(config, KEY)?
             .with_header(name, version)
@@ -49,27 +49,35 @@ impl Anthropic {
         Ok(Self { client })
     }
 
-    pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn complete(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, false);
         let response = self.client.post(MESSAGES, body, call, model).await;
         let body = response?.json().await?;
         answer::read(&body)
     }
 
-    pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
+    pub(crate) async fn stream(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Parts, UpstreamError> {
         let body = request::write(call, model, true);
         let response = self.client.post(MESSAGES, body, call, model).await;
         stream::parts(response?, events::EventTranslator::default())
     }
 
     /// Lists the provider's models, which is free of charge.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
 
 /// The body sent upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
+pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", true)
 }

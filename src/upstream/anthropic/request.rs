@@ -75,7 +75,7 @@ struct Metadata<'a> {
     user_id: &'a str,
 }
 
-pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
+pub(crate) fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
     let thinking = Thinking::of(call);
     let format = call.response_format.as_ref().and_then(schema_format);
     let any_json = call.response_format.is_some() && format.is_none();

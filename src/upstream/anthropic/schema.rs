@@ -23,7 +23,7 @@ const BOUNDS: [&str; 11] = [
 ];
 
 /// The rewritten schema; a schema that is not an object is returned unchanged.
-pub fn supported(schema: &Schema) -> Schema {
+pub(crate) fn supported(schema: &Schema) -> Schema {
     let Ok(mut root) = serde_json::from_str::<Map<String, Value>>(schema.as_json()) else {
         return schema.clone();
     };

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The thinking configuration to send.
-pub struct Thinking<'a> {
+pub(crate) struct Thinking<'a> {
     pub config: Option<&'a Schema>,
     pub is_on: bool,
     /// Output tokens that thinking may use.
@@ -16,7 +16,7 @@ pub struct Thinking<'a> {
 }
 
 impl<'a> Thinking<'a> {
-    pub fn of(call: &'a ChatCall) -> Self {
+    pub(crate) fn of(call: &'a ChatCall) -> Self {
         #[derive(Default, Deserialize)]
         struct WireThinking {
             #[serde(rename = "type")]

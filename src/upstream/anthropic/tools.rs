@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::wire::chat::{self, Schema, Tool};
 
 #[derive(Serialize)]
-pub struct ToolDefinition<'a> {
+pub(crate) struct ToolDefinition<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
@@ -17,7 +17,7 @@ pub struct ToolDefinition<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum ToolChoice<'a> {
+pub(crate) enum ToolChoice<'a> {
     None,
     Auto {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -34,7 +34,7 @@ pub enum ToolChoice<'a> {
     },
 }
 
-pub fn definitions(tools: &[Tool]) -> Vec<ToolDefinition<'_>> {
+pub(crate) fn definitions(tools: &[Tool]) -> Vec<ToolDefinition<'_>> {
     let tools = tools.iter().map(|tool| ToolDefinition {
         name: &tool.function.name,
         description: tool.function.description.as_deref().filter(is_not_blank),
@@ -44,7 +44,10 @@ pub fn definitions(tools: &[Tool]) -> Vec<ToolDefinition<'_>> {
 }
 
 /// The tool choice, which in this API also says whether parallel calls are allowed.
-pub fn choice(choice: Option<&chat::ToolChoice>, parallel: Option<bool>) -> Option<ToolChoice<'_>> {
+pub(crate) fn choice(
+    choice: Option<&chat::ToolChoice>,
+    parallel: Option<bool>,
+) -> Option<ToolChoice<'_>> {
     let disable_parallel_tool_use = parallel == Some(false);
     Some(match choice {
         None if !disable_parallel_tool_use => return None,

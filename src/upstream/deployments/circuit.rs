@@ -20,7 +20,7 @@ const MAX_REQUESTED_COOLDOWN: Duration = Duration::from_mins(1);
 
 /// The circuit breaker of one deployment.
 #[derive(Clone, Debug, Default)]
-pub struct Circuit {
+pub(crate) struct Circuit {
     consecutive_failures: u32,
     /// Outcomes of the recent attempts, the newest in the lowest bit; a set bit is a failure.
     recent: u32,
@@ -34,7 +34,7 @@ pub struct Circuit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CircuitState {
+pub(crate) enum CircuitState {
     Closed,
     Open,
     /// The cooldown is over, and the trial has not ended yet.
@@ -42,7 +42,7 @@ pub enum CircuitState {
 }
 
 impl CircuitState {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",
@@ -52,7 +52,7 @@ impl CircuitState {
 }
 
 impl Circuit {
-    pub fn state(&self, now: Instant) -> CircuitState {
+    pub(crate) fn state(&self, now: Instant) -> CircuitState {
         match self.open_until {
             None => CircuitState::Closed,
             Some(until) if now < until => CircuitState::Open,
@@ -61,7 +61,7 @@ impl Circuit {
     }
 
     /// Whether an attempt may start now, given that other deployments are available.
-    pub fn allows_attempt(&self, now: Instant) -> bool {
+    pub(crate) fn allows_attempt(&self, now: Instant) -> bool {
         match self.state(now) {
             CircuitState::Closed => true,
             CircuitState::Open => false,
@@ -70,31 +70,31 @@ impl Circuit {
     }
 
     /// The end of the cooldown; `None` if the circuit is closed.
-    pub fn open_until(&self) -> Option<Instant> {
+    pub(crate) fn open_until(&self) -> Option<Instant> {
         self.open_until
     }
 
     /// Whether failures have opened the circuit since it was last closed. A `Retry-After` alone does not count.
-    pub fn has_opened(&self) -> bool {
+    pub(crate) fn has_opened(&self) -> bool {
         self.times_opened > 0
     }
 
-    pub fn consecutive_failures(&self) -> u32 {
+    pub(crate) fn consecutive_failures(&self) -> u32 {
         self.consecutive_failures
     }
 
     /// Records that an attempt starts. If the circuit is not closed, the attempt is a trial.
-    pub fn start_attempt(&mut self) {
+    pub(crate) fn start_attempt(&mut self) {
         self.trial_running = self.open_until.is_some();
     }
 
     /// Records that an attempt ended without an outcome, which counts neither as success nor as failure.
-    pub fn abandon_attempt(&mut self) {
+    pub(crate) fn abandon_attempt(&mut self) {
         self.trial_running = false;
     }
 
     /// Records a success; an open or half-open circuit closes and forgets its past.
-    pub fn record_success(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         if self.open_until.is_some() {
             *self = Self::default();
         }
@@ -104,7 +104,7 @@ impl Circuit {
 
     /// Records a failure, which may open the circuit. `retry_after` is the cooldown that the provider requested; it
     /// opens the circuit at the first failure.
-    pub fn record_failure(&mut self, now: Instant, retry_after: Option<Duration>) {
+    pub(crate) fn record_failure(&mut self, now: Instant, retry_after: Option<Duration>) {
         let was_trial = std::mem::take(&mut self.trial_running);
         self.consecutive_failures += 1;
         self.push_outcome(true);

@@ -12,7 +12,7 @@ use crate::{catalog::Prices, upstream::Provider, wire::error::UpstreamError};
 const LATEST_WEIGHT: f64 = 0.2;
 
 /// One model at one provider, ready for attempts.
-pub struct Deployment {
+pub(crate) struct Deployment {
     /// The provider's name in the configuration.
     pub name: Arc<str>,
     pub provider: Arc<Provider>,
@@ -29,11 +29,11 @@ pub struct Deployment {
 /// Circuit breaker and counters of one configured deployment: shared by all models it serves (`*`), and kept when the
 /// configuration is reloaded.
 #[derive(Default)]
-pub struct Record(Mutex<Counts>);
+pub(crate) struct Record(Mutex<Counts>);
 
 /// A snapshot of a [`Record`].
 #[derive(Clone, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub circuit: Circuit,
     /// Attempts in progress.
     pub running: u64,
@@ -50,32 +50,32 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn snapshot(&self) -> Counts {
+    pub(crate) fn snapshot(&self) -> Counts {
         self.counts().clone()
     }
 
-    pub fn allows_attempt(&self, now: Instant) -> bool {
+    pub(crate) fn allows_attempt(&self, now: Instant) -> bool {
         self.counts().circuit.allows_attempt(now)
     }
 
-    pub fn open_until(&self) -> Option<Instant> {
+    pub(crate) fn open_until(&self) -> Option<Instant> {
         self.counts().circuit.open_until()
     }
 
-    pub fn first_byte(&self) -> Option<f64> {
+    pub(crate) fn first_byte(&self) -> Option<f64> {
         self.counts().first_byte
     }
 }
 
 /// An attempt in progress. If it is dropped without an outcome, it counts neither as success nor as failure.
-pub struct RunningAttempt {
+pub(crate) struct RunningAttempt {
     pub deployment: Arc<Deployment>,
     started: Instant,
     outcome_recorded: bool,
 }
 
 impl RunningAttempt {
-    pub fn start(deployment: Arc<Deployment>, now: Instant) -> Self {
+    pub(crate) fn start(deployment: Arc<Deployment>, now: Instant) -> Self {
         {
             let mut counts = deployment.record.counts();
             counts.circuit.start_attempt();
@@ -88,12 +88,12 @@ impl RunningAttempt {
         }
     }
 
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Records that the provider has begun to respond.
-    pub fn succeeded(mut self) {
+    pub(crate) fn succeeded(mut self) {
         self.outcome_recorded = true;
         let seconds = self.started.elapsed().as_secs_f64();
         let mut counts = self.deployment.record.counts();
@@ -105,7 +105,7 @@ impl RunningAttempt {
 
     /// Records a failure, and logs when it opens the circuit. A failure that every provider would report for this
     /// request is not counted.
-    pub fn failed(mut self, error: &UpstreamError) {
+    pub(crate) fn failed(mut self, error: &UpstreamError) {
         if !error.is_worth_another_try() {
             return;
         }

@@ -7,8 +7,8 @@ use rand::RngExt as _;
 mod circuit;
 mod deployment;
 
-pub use circuit::CircuitState;
-pub use deployment::{Counts, Deployment, Record, RunningAttempt};
+pub(crate) use circuit::CircuitState;
+pub(crate) use deployment::{Counts, Deployment, Record, RunningAttempt};
 
 use crate::{
     base::fast_map::FastMap,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The deployments of every catalog model, made once from the configuration.
-pub struct Deployments {
+pub(crate) struct Deployments {
     by_model: FastMap<String, Vec<Arc<Deployment>>>,
     /// Each deployment once, in the order of the configuration.
     configured: Vec<ConfiguredDeployment>,
@@ -25,7 +25,7 @@ pub struct Deployments {
 }
 
 /// A deployment as the configuration lists it: its model may be `*`.
-pub struct ConfiguredDeployment {
+pub(crate) struct ConfiguredDeployment {
     pub model: String,
     pub provider: Arc<str>,
     pub upstream_model: Option<String>,
@@ -35,7 +35,7 @@ pub struct ConfiguredDeployment {
 }
 
 impl ConfiguredDeployment {
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.record.snapshot()
     }
 
@@ -48,7 +48,7 @@ impl ConfiguredDeployment {
 
 impl Deployments {
     /// Makes the deployments of a configuration. Those that `before` has too keep their circuit breaker and counters.
-    pub fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
         let providers = providers(config)?;
         let previous_record = |entry: &config::Deployment| {
             let mut configured = before.into_iter().flat_map(|before| &before.configured);
@@ -111,17 +111,17 @@ impl Deployments {
     }
 
     /// All deployments, in the order of the configuration.
-    pub fn configured(&self) -> &[ConfiguredDeployment] {
+    pub(crate) fn configured(&self) -> &[ConfiguredDeployment] {
         &self.configured
     }
 
     /// The number of deployments of a model.
-    pub fn count(&self, model: &str) -> usize {
+    pub(crate) fn count(&self, model: &str) -> usize {
         self.by_model.get(model).map_or(0, Vec::len)
     }
 
     /// Whether the circuit of some deployment of a model allows an attempt now.
-    pub fn is_healthy(&self, model: &str, now: Instant) -> bool {
+    pub(crate) fn is_healthy(&self, model: &str, now: Instant) -> bool {
         let deployments = self.by_model.get(model).into_iter().flatten();
         deployments
             .into_iter()
@@ -134,7 +134,7 @@ impl Deployments {
     /// by weight. With [`Choice::Latency`] it picks two and takes the one with the lower latency. If no circuit allows
     /// an attempt, it takes the deployment whose cooldown ends first: a request too many is better than a call that
     /// fails without an attempt.
-    pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<RunningAttempt> {
+    pub(crate) fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<RunningAttempt> {
         let now = Instant::now();
         let untried = |deployment: &&Arc<Deployment>| {
             let mut tried = tried.iter();
@@ -185,7 +185,7 @@ fn weighted_pick<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment>
 }
 
 /// The adapters for the providers of a configuration, by name.
-pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, String> {
+pub(crate) fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, String> {
     let make = |(name, entry): (&String, &config::Provider)| {
         let provider = match entry {
             config::Provider::Simulator => Provider::Simulator(Simulator),

@@ -13,7 +13,7 @@ use crate::wire::{
 };
 
 /// Parses a response body; keeps at most the `n` choices that were requested.
-pub fn read(body: &[u8], n: u32, calls: &CallCache) -> Result<Answer, UpstreamError> {
+pub(crate) fn read(body: &[u8], n: u32, calls: &CallCache) -> Result<Answer, UpstreamError> {
     let response = Response::read(body)?;
     let usage = response.usage_metadata.as_ref().and_then(read_usage);
     let choices: Vec<_> = match response.outcome() {

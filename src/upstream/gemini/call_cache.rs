@@ -18,11 +18,11 @@ const MAX_BYTES: usize = 64 << 20;
 const MAX_AGE: Duration = Duration::from_hours(1);
 
 /// The signature that Google documents for calls that were not made by Gemini.
-pub const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
+pub(crate) const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// What a call must be sent back with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallMetadata {
+pub(crate) struct CallMetadata {
     /// Gemini's own ID for the call; most calls have none.
     pub id: Option<String>,
     pub signature: Option<String>,
@@ -30,7 +30,7 @@ pub struct CallMetadata {
 
 /// The cache of one provider.
 #[derive(Debug, Default)]
-pub struct CallCache(Mutex<Entries>);
+pub(crate) struct CallCache(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -42,7 +42,7 @@ struct Entries {
 
 impl CallCache {
     /// Caches a call's metadata; returns the ID for the caller, under which it is found.
-    pub fn insert(&self, metadata: CallMetadata) -> String {
+    pub(crate) fn insert(&self, metadata: CallMetadata) -> String {
         let id = random_id("call_");
         if metadata != CallMetadata::default() {
             let now = Instant::now();
@@ -53,7 +53,7 @@ impl CallCache {
     }
 
     /// The metadata of a call; empty if it had none or was evicted.
-    pub fn get(&self, id: &str) -> CallMetadata {
+    pub(crate) fn get(&self, id: &str) -> CallMetadata {
         let mut entries = self.locked();
         entries.evict_older_than(MAX_AGE, Instant::now());
         entries.by_id.get(id).cloned().unwrap_or_default()

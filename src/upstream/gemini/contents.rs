@@ -13,7 +13,7 @@ use crate::wire::{
 };
 
 #[derive(Serialize)]
-pub struct Content<'a> {
+pub(crate) struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<ContentRole>,
     parts: Vec<Part<'a>>,
@@ -63,7 +63,7 @@ struct FunctionResponse<'a> {
 }
 
 /// The first system message, unless it is empty.
-pub fn system(messages: &[Message]) -> Option<Content<'_>> {
+pub(crate) fn system(messages: &[Message]) -> Option<Content<'_>> {
     let mut prompts = messages
         .iter()
         .filter(|message| message.role == Role::System);
@@ -73,7 +73,7 @@ pub fn system(messages: &[Message]) -> Option<Content<'_>> {
 }
 
 /// All messages but the system prompt. With `needs_signatures`, calls without a signature get the placeholder.
-pub fn contents<'a>(
+pub(crate) fn contents<'a>(
     messages: &'a [Message],
     calls: &CallCache,
     needs_signatures: bool,

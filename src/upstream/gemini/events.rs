@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Stream translator; its state is what later events depend on.
-pub struct EventTranslator {
+pub(crate) struct EventTranslator {
     n: u32,
     calls: Arc<CallCache>,
     choices: BTreeMap<u32, Choice>,
@@ -85,7 +85,7 @@ impl Translator for EventTranslator {
 
 impl EventTranslator {
     /// For a response with `n` choices.
-    pub fn new(n: u32, calls: Arc<CallCache>) -> Self {
+    pub(crate) fn new(n: u32, calls: Arc<CallCache>) -> Self {
         Self {
             n,
             calls,

@@ -9,7 +9,7 @@ use crate::wire::{
 
 /// What a candidate has produced so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Produced {
+pub(crate) struct Produced {
     pub text: bool,
     pub calls: bool,
 }
@@ -18,7 +18,10 @@ pub struct Produced {
 ///
 /// Reasons that are not listed here, such as `MALFORMED_FUNCTION_CALL` and those added in the future, are errors if the
 /// candidate has no content, and end the response normally if it has.
-pub fn finish_reason(reason: &str, produced: Produced) -> Result<FinishReason, UpstreamError> {
+pub(crate) fn finish_reason(
+    reason: &str,
+    produced: Produced,
+) -> Result<FinishReason, UpstreamError> {
     Ok(match reason {
         "MAX_TOKENS" => FinishReason::Length,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
@@ -38,7 +41,7 @@ pub fn finish_reason(reason: &str, produced: Produced) -> Result<FinishReason, U
 /// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
 ///
 /// Gemini omits counts of zero. As no prompt has zero tokens, usage without a prompt count is not used.
-pub fn read_usage(usage: &Value) -> Option<Usage> {
+pub(crate) fn read_usage(usage: &Value) -> Option<Usage> {
     let count = |name: &str| match usage.get(name) {
         None | Some(Value::Null) => Some(0),
         Some(value) => value.as_u64().filter(|count| *count < 1 << 31),

@@ -15,7 +15,7 @@ const MAX_PENALTY: f64 = 1.99;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GenerationConfig<'a> {
+pub(crate) struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct GenerationConfig<'a> {
     thinking_config: Option<ThinkingConfig>,
 }
 
-pub fn config<'a>(call: &'a ChatCall, model: &str) -> GenerationConfig<'a> {
+pub(crate) fn config<'a>(call: &'a ChatCall, model: &str) -> GenerationConfig<'a> {
     let settings = &call.settings;
     let stops = settings.stop.iter().map(String::as_str);
     let logprobs = settings.logprobs.filter(|wanted| *wanted);

@@ -24,7 +24,7 @@ struct TokenLogprob<'a> {
 }
 
 /// Parses a `logprobsResult`; `None` if it has no usable log probabilities.
-pub fn read(result: &Value) -> Option<Box<RawValue>> {
+pub(crate) fn read(result: &Value) -> Option<Box<RawValue>> {
     let chosen = result.get("chosenCandidates")?.as_array()?;
     let alternatives = result.get("topCandidates").and_then(Value::as_array);
     let content = chosen.iter().enumerate().map(|(at, chosen)| {

@@ -46,14 +46,18 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    pub fn new(config: &RemoteProvider) -> Result<Self, String> {
+    pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
         Ok(Self {
             client: Client::new(config, KEY)?.redacting(VENDOR_NAMES),
             calls: Arc::new(CallCache::default()),
         })
     }
 
-    pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn complete(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, &self.calls);
         let path = path(model, "generateContent");
         let response = self.client.post(&path, body, call, model).await?;
@@ -61,7 +65,11 @@ impl Gemini {
         answer::read(&body, call.choices(), &self.calls)
     }
 
-    pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
+    pub(crate) async fn stream(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Parts, UpstreamError> {
         let body = request::write(call, model, &self.calls);
         let path = path(model, "streamGenerateContent?alt=sse");
         let response = self.client.post(&path, body, call, model).await?;
@@ -72,7 +80,7 @@ impl Gemini {
     }
 
     /// Lists the provider's models, which is free of charge.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
@@ -85,6 +93,6 @@ fn path(model: &str, method: &str) -> String {
 
 /// The body sent upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
+pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", &call_cache::CallCache::default())
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use crate::wire::{depth::too_deep, json_text::JsonText};
 
 /// The JSON object in a text, with its exact digits and order. Any other text is wrapped in an object under `key`.
-pub fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {
+pub(crate) fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {
     let decoded = text.decode();
     if decoded.trim().is_empty() && key == ARGUMENTS {
         return raw("{}".into());
@@ -21,16 +21,16 @@ pub fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {
 }
 
 /// Key for arguments that are not an object.
-pub const ARGUMENTS: &str = "arguments";
+pub(crate) const ARGUMENTS: &str = "arguments";
 /// Key for a tool's result that is not an object.
-pub const RESULT: &str = "result";
+pub(crate) const RESULT: &str = "result";
 
 fn raw(json: String) -> Box<RawValue> {
     RawValue::from_string(json).expect("an object with at most one JSON string is valid JSON")
 }
 
 /// Writes an object as text without the whitespace that Gemini indents its responses with. Numbers keep their digits.
-pub fn to_text(object: &RawValue) -> JsonText {
+pub(crate) fn to_text(object: &RawValue) -> JsonText {
     let json = object.get();
     let mut compact = String::with_capacity(json.len());
     let (mut in_string, mut escaped) = (false, false);

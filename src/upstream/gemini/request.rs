@@ -58,7 +58,7 @@ struct CallingConfig<'a> {
     allowed_function_names: Option<[&'a str; 1]>,
 }
 
-pub fn write(call: &ChatCall, model: &str, calls: &CallCache) -> Vec<u8> {
+pub(crate) fn write(call: &ChatCall, model: &str, calls: &CallCache) -> Vec<u8> {
     let needs_signatures = thinking::needs_signatures(model);
     // Gemini refuses functions together with a JSON response format. The caller's own functions are sent anyway,
     // and the caller gets the refusal; built-in tools are dropped.

@@ -11,7 +11,7 @@ use crate::wire::{chat::ToolCall, error::UpstreamError, json_text::JsonText};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Response {
+pub(crate) struct Response {
     candidates: Option<Vec<Candidate>>,
     prompt_feedback: Option<PromptFeedback>,
     /// Token counts so far.
@@ -27,7 +27,7 @@ struct PromptFeedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Candidate {
+pub(crate) struct Candidate {
     pub index: Option<u32>,
     content: Option<Content>,
     pub finish_reason: Option<String>,
@@ -56,21 +56,21 @@ struct FunctionCall {
 }
 
 /// The result of a response.
-pub enum Outcome {
+pub(crate) enum Outcome {
     Candidates(Vec<Candidate>),
     /// The prompt was blocked, and there are no candidates.
     PromptBlocked,
 }
 
 /// A part of the content that the caller sees.
-pub enum VisiblePart {
+pub(crate) enum VisiblePart {
     Text(JsonText),
     Call(ToolCall),
 }
 
 impl Response {
     /// Parses a response object. Errors may be wrapped in a list of one element.
-    pub fn read(json: &[u8]) -> Result<Self, UpstreamError> {
+    pub(crate) fn read(json: &[u8]) -> Result<Self, UpstreamError> {
         let response: Self = if json.trim_ascii_start().starts_with(b"[") {
             let [response] = parse::<[Self; 1]>(json)?;
             response
@@ -83,7 +83,7 @@ impl Response {
         }
     }
 
-    pub fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         let candidates = self.candidates.unwrap_or_default();
         let feedback = self.prompt_feedback;
         let blocked = feedback.is_some_and(|feedback| feedback.block_reason.is_some());
@@ -100,7 +100,7 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, UpstreamError> {
 
 impl Candidate {
     /// Takes the parts that the caller sees: not thoughts, nor empty texts.
-    pub fn take_visible_parts(&mut self, calls: &CallCache) -> Vec<VisiblePart> {
+    pub(crate) fn take_visible_parts(&mut self, calls: &CallCache) -> Vec<VisiblePart> {
         let content = self.content.take();
         let parts = content
             .and_then(|content| content.parts)

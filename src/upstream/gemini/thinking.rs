@@ -9,7 +9,7 @@ use crate::prompt::ChatCall;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ThinkingConfig {
+pub(crate) enum ThinkingConfig {
     ThinkingBudget(u32),
     ThinkingLevel(&'static str),
 }
@@ -31,12 +31,12 @@ enum Generation {
 const BUDGET_RANGE: std::ops::RangeInclusive<u32> = 512..=24_576;
 
 /// Whether function calls in the history may need a signature, real or placeholder.
-pub fn needs_signatures(model: &str) -> bool {
+pub(crate) fn needs_signatures(model: &str) -> bool {
     matches!(generation(model), Generation::Level | Generation::Other)
 }
 
 /// The thinking configuration for a call: from `thinking`, or else from `reasoning_effort`.
-pub fn config(call: &ChatCall, model: &str) -> Option<ThinkingConfig> {
+pub(crate) fn config(call: &ChatCall, model: &str) -> Option<ThinkingConfig> {
     let written = call.thinking.as_ref().and_then(|thinking| {
         let written = serde_json::from_str(thinking.as_json()).ok()?;
         requested_by(&written)

@@ -49,7 +49,7 @@ struct WireFunction {
 }
 
 /// Parses a response body; keeps at most the `n` choices that were requested.
-pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
+pub(crate) fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     // Checks UTF-8 once for the whole body: `from_slice` would check every string on its own.
     let response = match str::from_utf8(body) {
         Ok(text) => serde_json::from_str(text),

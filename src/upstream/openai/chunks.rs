@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Stream translator; its state is what later chunks depend on.
-pub struct ChunkTranslator {
+pub(crate) struct ChunkTranslator {
     n: u32,
     /// Indexes of choices that have called a tool.
     called_tools: Vec<u32>,
@@ -96,7 +96,7 @@ impl Translator for ChunkTranslator {
 
 impl ChunkTranslator {
     /// For a response with `n` choices.
-    pub fn new(n: u32) -> Self {
+    pub(crate) fn new(n: u32) -> Self {
         Self {
             n,
             called_tools: Vec::new(),

@@ -18,7 +18,7 @@ use crate::wire::{
 /// Maps a provider's finish reason to [`FinishReason`]; `None` if there is none yet.
 ///
 /// A reason that names a failure is an error: a failed response must not look complete.
-pub fn finish_reason(
+pub(crate) fn finish_reason(
     reason: Option<&str>,
     called_tools: bool,
 ) -> Result<Option<FinishReason>, UpstreamError> {
@@ -82,7 +82,7 @@ struct CompletionDetails {
 /// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
 ///
 /// A number that cannot be parsed at all, such as `1e999`, is an error.
-pub fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
+pub(crate) fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
     if let Ok(Some(counts)) = read_counts(usage) {
         return Ok(Some(counts));
     }
@@ -161,7 +161,7 @@ fn with_reasoning_included(usage: Usage, total: Option<u64>) -> Usage {
 
 /// A tool call's arguments: JSON in a string, or from some servers the JSON object itself.
 #[derive(Clone, Debug)]
-pub struct Arguments(pub JsonText);
+pub(crate) struct Arguments(pub JsonText);
 
 impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -32,7 +32,7 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    pub fn new(config: &RemoteProvider) -> Result<Self, String> {
+    pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
         let own = config.quirks.key_header.as_deref();
         let own = own.map(|name| KeyHeader { name, prefix: "" });
         let client = Client::new(config, own.unwrap_or(KeyHeader::BEARER))?;
@@ -40,14 +40,22 @@ impl OpenAi {
         Ok(Self { client, quirks })
     }
 
-    pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn complete(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, false, &self.quirks);
         let response = self.client.post(CHAT, body, call, model).await?;
         let body = response.json().await?;
         answer::read(&body, call.choices())
     }
 
-    pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
+    pub(crate) async fn stream(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Parts, UpstreamError> {
         if !self.quirks.streams {
             let answer = self.complete(call, model).await?;
             return Ok(futures_util::stream::iter(part::of(answer).map(Ok)).boxed());
@@ -58,14 +66,14 @@ impl OpenAi {
     }
 
     /// Lists the provider's models, which every such server supports free of charge.
-    pub async fn probe(&self) -> Result<String, String> {
+    pub(crate) async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
 
 /// The body sent upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
+pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(
         call,
         "vendor-model-9",

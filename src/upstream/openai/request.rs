@@ -49,7 +49,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec<u8> {
+pub(crate) fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec<u8> {
     let budget = |field| {
         let named = quirks.max_tokens_field == field;
         call.budget.max_tokens.filter(|_| named)

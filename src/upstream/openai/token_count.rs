@@ -9,15 +9,15 @@ use serde::{
 
 /// The JSON value of a token count: `None` inside unless it is a non-negative integer.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenCount(Option<u64>);
+pub(crate) struct TokenCount(Option<u64>);
 
 impl TokenCount {
-    pub fn value(self) -> Option<u64> {
+    pub(crate) fn value(self) -> Option<u64> {
         self.0
     }
 
     /// The count, if it is small enough to be billed.
-    pub fn billable(self) -> Option<u32> {
+    pub(crate) fn billable(self) -> Option<u32> {
         u32::try_from(self.0?).ok().filter(|n| *n < 1 << 31)
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 const QUOTED_CHARS: usize = 200;
 
 /// The whole response to `call`, according to `directives`.
-pub fn compose(call: &ChatCall, directives: &Directives) -> Answer {
+pub(crate) fn compose(call: &ChatCall, directives: &Directives) -> Answer {
     let tool_calls = tool_calls_for(call, directives);
     let (content, finish) = if tool_calls.is_empty() {
         let (text, finish) = truncate(full_text(call, directives), call);

@@ -12,7 +12,7 @@ const MAX_UNKNOWN: usize = 8;
 
 /// What the response should be like.
 #[derive(Debug, Default, PartialEq)]
-pub struct Directives {
+pub(crate) struct Directives {
     pub tokens: Option<u32>,
     /// Delay before each chunk.
     pub delay: Duration,
@@ -32,7 +32,7 @@ pub struct Directives {
 }
 
 impl Directives {
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let mut directives = Self::default();
         let mut rest = text;
         while let Some(start) = rest.find(OPENING) {

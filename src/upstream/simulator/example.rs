@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 24;
 const MAX_VALUES: usize = 10_000;
 
 /// A value that satisfies the schema.
-pub fn value_for(schema: &str) -> Value {
+pub(crate) fn value_for(schema: &str) -> Value {
     let root: Value = serde_json::from_str(schema).unwrap_or_default();
     let mut builder = Builder {
         root: &root,
@@ -26,7 +26,7 @@ pub fn value_for(schema: &str) -> Value {
 }
 
 /// Like [`value_for`], but always an object: empty if the schema is for something else.
-pub fn object_for(schema: &str) -> Value {
+pub(crate) fn object_for(schema: &str) -> Value {
     match value_for(schema) {
         object @ Value::Object(_) => object,
         _ => Value::Object(Map::new()),

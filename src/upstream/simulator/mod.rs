@@ -26,7 +26,7 @@ const MAX_DELAY: Duration = Duration::from_mins(10);
 pub struct Simulator;
 
 impl Simulator {
-    pub async fn complete(&self, call: &ChatCall) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn complete(&self, call: &ChatCall) -> Result<Answer, UpstreamError> {
         let directives = start(call).await?;
         let answer = answer::compose(call, &directives);
         if let Some(after) = directives.drop_after {
@@ -39,7 +39,7 @@ impl Simulator {
         Ok(answer)
     }
 
-    pub async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
+    pub(crate) async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
         let directives = start(call).await?;
         let answer = answer::compose(call, &directives);
         let parts = tokens::stream_parts(answer).map(Ok);

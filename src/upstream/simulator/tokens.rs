@@ -11,13 +11,13 @@ const VOCABULARY: [&str; 8] = [
 ];
 
 /// A text of exactly this many tokens.
-pub fn filler_text(tokens: u32) -> String {
+pub(crate) fn filler_text(tokens: u32) -> String {
     let vocabulary = VOCABULARY.iter().cycle();
     vocabulary.take(tokens as usize).copied().collect()
 }
 
 /// Splits a text into tokens: a word with the space after it, or eight characters of a longer word.
-pub fn split(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(char::is_whitespace)
         .flat_map(word_tokens)
 }
@@ -34,12 +34,12 @@ fn word_tokens(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-pub fn count(text: &str) -> u32 {
+pub(crate) fn count(text: &str) -> u32 {
     u32::try_from(split(text).count()).unwrap_or(u32::MAX)
 }
 
 /// The number of chunks in which the content of a response is streamed.
-pub fn content_pieces(answer: &Answer) -> u32 {
+pub(crate) fn content_pieces(answer: &Answer) -> u32 {
     let content = answer
         .choices
         .first()
@@ -48,7 +48,7 @@ pub fn content_pieces(answer: &Answer) -> u32 {
 }
 
 /// The parts of a streamed response, one per token. Choices are split one after the other, to limit memory.
-pub fn stream_parts(answer: Answer) -> impl Iterator<Item = Part> + Send {
+pub(crate) fn stream_parts(answer: Answer) -> impl Iterator<Item = Part> + Send {
     let usage = answer.usage.map(Part::Usage);
     answer
         .choices

@@ -17,7 +17,7 @@ const USAGE_BYTES: usize = 200;
 /// Why a choice ended. A closed set: adapters translate other reasons of a provider or treat them as failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FinishReason {
+pub(crate) enum FinishReason {
     Stop,
     Length,
     ToolCalls,
@@ -25,7 +25,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
@@ -37,7 +37,7 @@ impl FinishReason {
 
 /// A call of a function, in a caller's history or in a model's response.
 #[derive(Clone, Debug, Serialize)]
-pub struct ToolCall {
+pub(crate) struct ToolCall {
     pub id: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -45,14 +45,14 @@ pub struct ToolCall {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CalledFunction {
+pub(crate) struct CalledFunction {
     pub name: String,
     /// JSON text in a string, never an object.
     pub arguments: JsonText,
 }
 
 impl ToolCall {
-    pub fn new(id: String, name: String, arguments: JsonText) -> Self {
+    pub(crate) fn new(id: String, name: String, arguments: JsonText) -> Self {
         Self {
             id,
             kind: "function",
@@ -60,7 +60,7 @@ impl ToolCall {
         }
     }
 
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         let Self {
             id,
             kind: _,
@@ -115,7 +115,7 @@ impl Usage {
 
     /// The sum of two usages; counts saturate.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             prompt: self.prompt.saturating_add(other.prompt),
             cached: self.cached.saturating_add(other.cached),
@@ -127,7 +127,7 @@ impl Usage {
     }
 
     /// The tokens by kind of price. Reasoning is part of the completion and has its price.
-    pub fn billable(self) -> Billable {
+    pub(crate) fn billable(self) -> Billable {
         let fresh = self.prompt.saturating_sub(self.cached);
         Billable {
             input: fresh.saturating_sub(self.cache_write).into(),
@@ -139,21 +139,21 @@ impl Usage {
     }
 
     /// The cost of a response with this usage.
-    pub fn cost(self, prices: &Prices) -> NanoUsd {
+    pub(crate) fn cost(self, prices: &Prices) -> NanoUsd {
         prices.cost(self.billable())
     }
 }
 
 /// What is charged for a response: its usage and the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bill {
+pub(crate) struct Bill {
     pub usage: Usage,
     pub cost: NanoUsd,
 }
 
 impl Bill {
     /// The `usage` object. `show_cached` is for models that advertise prompt caching.
-    pub fn to_json(self, show_cached: bool) -> String {
+    pub(crate) fn to_json(self, show_cached: bool) -> String {
         let mut json = JsonWriter::with_capacity(USAGE_BYTES);
         self.write(show_cached, &mut json);
         json.into_string()
@@ -181,13 +181,13 @@ impl Bill {
 
 /// A provider's response in the gateway's own form.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub choices: Vec<Choice>,
     pub usage: Option<Usage>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub(crate) struct Choice {
     pub index: u32,
     pub content: Option<JsonText>,
     pub tool_calls: Vec<ToolCall>,
@@ -198,7 +198,7 @@ pub struct Choice {
 impl Answer {
     /// The body of a response that is not streamed, with the gateway's ID and the ID of the requested model. `bill` is
     /// `None` if the provider reported no usage.
-    pub fn to_json(
+    pub(crate) fn to_json(
         &self,
         id: &str,
         created: u64,

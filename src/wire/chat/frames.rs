@@ -8,7 +8,7 @@ use crate::wire::{error::Envelope, json_text::JsonText, stream_writer::StreamWri
 
 /// Writes the frames of one streamed chat completion. Their common beginning is formatted once.
 #[derive(Debug)]
-pub struct Frames {
+pub(crate) struct Frames {
     /// `data: {"id":…,"object":…,"created":…,"model":…,"choices":[`
     opening: String,
     usage: ShowUsage,
@@ -16,7 +16,7 @@ pub struct Frames {
 
 /// Which usage a stream shows.
 #[derive(Clone, Copy, Debug)]
-pub struct ShowUsage {
+pub(crate) struct ShowUsage {
     /// Whether the caller wants the usage frame (`stream_options.include_usage`).
     pub at_all: bool,
     /// Whether the model advertises prompt caching.
@@ -24,7 +24,7 @@ pub struct ShowUsage {
 }
 
 impl Frames {
-    pub fn new(id: &str, created: u64, model: &str, usage: ShowUsage) -> Self {
+    pub(crate) fn new(id: &str, created: u64, model: &str, usage: ShowUsage) -> Self {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string serialises");
         let (id, model) = (quoted(id), quoted(model));
         let object = "chat.completion.chunk";
@@ -48,7 +48,7 @@ impl Frames {
     }
 
     /// The last event of a response that failed after its head was sent.
-    pub fn error(envelope: &Envelope) -> Bytes {
+    pub(crate) fn error(envelope: &Envelope) -> Bytes {
         format!("data: {}\n\n", envelope.to_json()).into()
     }
 

@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub(crate) enum Role {
     #[serde(alias = "developer")]
     System,
     User,
@@ -37,7 +37,7 @@ impl Role {
 ///
 /// Other keys (`refusal`, `annotations`, …) are ignored; every response that a client sends back has them.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     pub role: Role,
     pub content: Option<JsonText>,
     pub tool_calls: Vec<ToolCall>,
@@ -46,7 +46,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn text(role: Role, content: JsonText) -> Self {
+    pub(crate) fn text(role: Role, content: JsonText) -> Self {
         let (tool_calls, tool_call_id, name) = (Vec::new(), None, None);
         Self {
             role,
@@ -58,7 +58,7 @@ impl Message {
     }
 
     /// An assistant message with tool calls.
-    pub fn tool_calls(content: Option<JsonText>, tool_calls: Vec<ToolCall>) -> Self {
+    pub(crate) fn tool_calls(content: Option<JsonText>, tool_calls: Vec<ToolCall>) -> Self {
         let (tool_call_id, name) = (None, None);
         Self {
             role: Role::Assistant,
@@ -70,7 +70,7 @@ impl Message {
     }
 
     /// A tool message: the output of a call.
-    pub fn tool(tool_call_id: String, content: JsonText) -> Self {
+    pub(crate) fn tool(tool_call_id: String, content: JsonText) -> Self {
         let (tool_calls, name) = (Vec::new(), None);
         Self {
             role: Role::Tool,
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Message {
 
 impl Message {
     /// Counts every text of the message that is sent to a provider.
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         let Self {
             role: _,
             content,
@@ -130,13 +130,13 @@ impl Message {
     }
 
     /// Approximate length of the written message, for allocating the buffer.
-    pub fn estimated_bytes(&self) -> usize {
+    pub(crate) fn estimated_bytes(&self) -> usize {
         let content = self.content.as_ref().map_or(0, |text| text.as_json().len());
         content + 64
     }
 
     /// A conversation as the JSON in which it is stored.
-    pub fn write_all(messages: &[Self]) -> String {
+    pub(crate) fn write_all(messages: &[Self]) -> String {
         let bytes = messages.iter().map(Self::estimated_bytes).sum();
         let mut json = JsonWriter::with_capacity(bytes);
         json.list(messages, Self::write);
@@ -144,7 +144,7 @@ impl Message {
     }
 
     /// Writes the message in the format of OpenAI's API.
-    pub fn write(&self, json: &mut JsonWriter) {
+    pub(crate) fn write(&self, json: &mut JsonWriter) {
         let content = self.content.as_ref().map_or("null", JsonText::as_json);
         json.raw("{\"role\":\"").raw(self.role.as_str());
         json.raw("\",\"content\":").raw(content);
@@ -161,7 +161,7 @@ impl Message {
     }
 
     /// The field that a message of this role must have or must not have, with an explanation; `None` if it is valid.
-    pub fn wrong_field(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn wrong_field(&self) -> Option<(&'static str, &'static str)> {
         let has_content = self.content.is_some();
         match self.role {
             Role::System if !has_content => Some(("content", "a system message needs `content`")),
@@ -185,13 +185,13 @@ impl Message {
 
 /// A message's content: a string, or parts of which only the texts are used.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub(crate) enum Content {
     Text(JsonText),
     Parts(Vec<ContentPart>),
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct ContentPart {
+pub(crate) struct ContentPart {
     pub text: Option<JsonText>,
     /// The text with which a model declined to answer.
     pub refusal: Option<JsonText>,
@@ -199,7 +199,7 @@ pub struct ContentPart {
 
 impl Content {
     /// The content as one text: the text parts joined with line breaks. Other parts are dropped.
-    pub fn flattened(self) -> JsonText {
+    pub(crate) fn flattened(self) -> JsonText {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => {

@@ -7,9 +7,10 @@ mod request;
 mod sampling;
 mod tool;
 
-pub use answer::{Answer, Bill, Choice, FinishReason, ToolCall, Usage};
-pub use frames::{Frames, ShowUsage};
-pub use message::{Content, Message, Role};
-pub use request::{ChatRequest, StreamOptions, ToolExecution};
-pub use sampling::{Sampling, Settings};
-pub use tool::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice, ToolFunction};
+pub use answer::Usage;
+pub(crate) use answer::{Answer, Bill, Choice, FinishReason, ToolCall};
+pub(crate) use frames::{Frames, ShowUsage};
+pub(crate) use message::{Content, Message, Role};
+pub(crate) use request::{ChatRequest, ToolExecution};
+pub(crate) use sampling::{Sampling, Settings};
+pub(crate) use tool::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice};

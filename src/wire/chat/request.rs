@@ -17,7 +17,7 @@ use crate::wire::{
 /// All other fields of a body (operators' fields, other vendors' extensions) are dropped, so they cannot reach a
 /// provider. `null` is treated as absent.
 #[derive(Debug, Default)]
-pub struct ChatRequest {
+pub(crate) struct ChatRequest {
     pub model: String,
     pub messages: Vec<Message>,
     pub stream: bool,
@@ -42,13 +42,13 @@ pub struct ChatRequest {
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct StreamOptions {
+pub(crate) struct StreamOptions {
     #[serde(default)]
     include_usage: Option<bool>,
 }
 
 impl StreamOptions {
-    pub fn include_usage(self) -> bool {
+    pub(crate) fn include_usage(self) -> bool {
         self.include_usage.unwrap_or(false)
     }
 }
@@ -56,7 +56,7 @@ impl StreamOptions {
 /// Whether the gateway offers and runs its built-in tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ToolExecution {
+pub(crate) enum ToolExecution {
     #[default]
     Execute,
     Passthrough,
@@ -64,7 +64,7 @@ pub enum ToolExecution {
 
 impl ChatRequest {
     /// Parses a body. The error names the field that is wrong and why.
-    pub fn parse(body: &[u8]) -> Result<Box<Self>, GatewayError> {
+    pub(crate) fn parse(body: &[u8]) -> Result<Box<Self>, GatewayError> {
         let Parsed(request) = body::parse(body)?;
         if request.model.is_empty() {
             return Err(GatewayError::invalid(

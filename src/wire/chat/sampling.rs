@@ -14,7 +14,7 @@ use crate::{
 /// The value of a field that the model drops may be anything, so types are checked only when the model is known, by
 /// [`Sampling::checked`].
 #[derive(Debug, Default)]
-pub struct Sampling {
+pub(crate) struct Sampling {
     pub temperature: Option<Value>,
     pub top_p: Option<Value>,
     pub top_k: Option<Value>,
@@ -29,7 +29,7 @@ pub struct Sampling {
 
 /// The sampling fields that are sent upstream.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,10 @@ pub struct Settings {
 
 impl Sampling {
     /// Checks the types of the fields and leaves out those for which `dropped` is true.
-    pub fn checked(self, dropped: impl Fn(Parameter) -> bool) -> Result<Settings, GatewayError> {
+    pub(crate) fn checked(
+        self,
+        dropped: impl Fn(Parameter) -> bool,
+    ) -> Result<Settings, GatewayError> {
         let reader = Reader { dropped };
         let number = |value: &Value| value.as_f64();
         let integer = integer::read;
@@ -109,7 +112,7 @@ impl Sampling {
 impl Settings {
     /// A copy without the fields for which `dropped` is true.
     #[must_use]
-    pub fn without(&self, dropped: impl Fn(Parameter) -> bool) -> Self {
+    pub(crate) fn without(&self, dropped: impl Fn(Parameter) -> bool) -> Self {
         let kept = |parameter| !dropped(parameter);
         let all = self.clone();
         Self {
@@ -135,7 +138,7 @@ impl Settings {
     }
 
     /// Counts the texts among the fields. Numbers are not part of a prompt.
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         let Self {
             temperature: _,
             top_p: _,
@@ -158,7 +161,7 @@ impl Settings {
     }
 
     /// Checks the ranges of §2.1 and §8.4.
-    pub fn check_ranges(&self) -> Result<(), GatewayError> {
+    pub(crate) fn check_ranges(&self) -> Result<(), GatewayError> {
         let within = |name: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
                 let message = format!("`{name}` is {value}; it must be from {low} to {high}.");

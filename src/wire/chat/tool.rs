@@ -13,7 +13,7 @@ use crate::{base::tokens::TokenCount, wire::json_text::unescape_unicode};
 pub struct Schema(Box<RawValue>);
 
 impl Schema {
-    pub fn new(object: &Map<String, Value>) -> Self {
+    pub(crate) fn new(object: &Map<String, Value>) -> Self {
         Self(serde_json::value::to_raw_value(object).expect("JSON serialises"))
     }
 
@@ -21,7 +21,7 @@ impl Schema {
         self.0.get()
     }
 
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         count.text(&unescape_unicode(self.as_json()));
     }
 }
@@ -51,7 +51,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    pub fn function(
+    pub(crate) fn function(
         name: String,
         description: Option<String>,
         parameters: Option<Schema>,
@@ -69,7 +69,7 @@ impl Tool {
     }
 
     /// Counts what the definitions of all tools add to a prompt.
-    pub fn count_all(tools: &[Self], count: &mut TokenCount) {
+    pub(crate) fn count_all(tools: &[Self], count: &mut TokenCount) {
         if !tools.is_empty() {
             count.instructions();
         }
@@ -107,7 +107,7 @@ pub struct ToolFunction {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToolChoice {
+pub(crate) enum ToolChoice {
     None,
     Auto,
     Required,
@@ -117,7 +117,7 @@ pub enum ToolChoice {
 }
 
 impl ToolChoice {
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         match self {
             Self::None | Self::Auto | Self::Required => {}
             Self::Named(name) => count.text(name),
@@ -131,7 +131,7 @@ impl ToolChoice {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllowedTools {
+pub(crate) struct AllowedTools {
     pub required: bool,
     pub names: Vec<String>,
 }
@@ -203,14 +203,14 @@ impl<'de> Deserialize<'de> for ToolChoice {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ResponseFormat {
+pub(crate) enum ResponseFormat {
     Text,
     JsonObject,
     JsonSchema { json_schema: NamedSchema },
 }
 
 impl ResponseFormat {
-    pub fn count(&self, count: &mut TokenCount) {
+    pub(crate) fn count(&self, count: &mut TokenCount) {
         match self {
             Self::Text => {}
             Self::JsonObject => count.instructions(),
@@ -259,7 +259,7 @@ impl<'de> Deserialize<'de> for ResponseFormat {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NamedSchema {
+pub(crate) struct NamedSchema {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

@@ -22,7 +22,7 @@ const ABANDONED_RETRY_AFTER: u64 = 5;
 /// All four keys are always present, `null` if they have no value, so that a client can read them unchecked. Extra
 /// fields are beside them and not outside `error`, because official clients pass on the inner object only.
 #[derive(Debug, Serialize)]
-pub struct Envelope {
+pub(crate) struct Envelope {
     #[serde(skip)]
     pub status: StatusCode,
     pub message: String,
@@ -35,7 +35,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Body<'a> {
             error: &'a Envelope,
@@ -47,7 +47,7 @@ impl Envelope {
 impl Envelope {
     /// Adds the seconds of `Retry-After` as a field, for stream events, which have no headers.
     #[must_use]
-    pub fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
+    pub(crate) fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
         if let Some(seconds) = seconds {
             self.extra.insert("retry_after".into(), seconds.into());
         }
@@ -78,11 +78,11 @@ impl IntoResponse for Envelope {
 
 /// Response extension: the error's label in the operator's metrics.
 #[derive(Clone, Debug)]
-pub struct ErrorLabel(pub String);
+pub(crate) struct ErrorLabel(pub String);
 
 /// Response extension: why the request was refused, for its log line.
 #[derive(Clone, Debug)]
-pub struct Cause(pub String);
+pub(crate) struct Cause(pub String);
 
 impl IntoResponse for GatewayError {
     fn into_response(self) -> Response {
@@ -136,7 +136,7 @@ impl GatewayError {
     }
 
     /// The envelope as the last event of a stream; fields replace the headers that it cannot have.
-    pub fn event(&self) -> Envelope {
+    pub(crate) fn event(&self) -> Envelope {
         self.envelope().with_retry_after(self.retry_after())
     }
 }

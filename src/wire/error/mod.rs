@@ -15,9 +15,9 @@ mod envelope;
 mod unpaid;
 mod upstream;
 
-pub use envelope::{Cause, Envelope, ErrorLabel};
-pub use unpaid::Unpaid;
-pub use upstream::{CONTEXT_OVERFLOW, UpstreamError};
+pub(crate) use envelope::{Cause, Envelope, ErrorLabel};
+pub(crate) use unpaid::Unpaid;
+pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
 /// A failed request; `Display` is the message that the caller reads.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub enum GatewayError {
 }
 
 impl GatewayError {
-    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self::InvalidRequest {
             message: message.into(),
             param: Some(param.into()),
@@ -218,7 +218,7 @@ impl GatewayError {
         }
     }
 
-    pub fn envelope(&self) -> Envelope {
+    pub(crate) fn envelope(&self) -> Envelope {
         let (status, kind, code) = self.wire();
         let param = match self {
             Self::InvalidRequest { param, .. } => param.clone(),
@@ -267,7 +267,7 @@ impl GatewayError {
     ///
     /// By default they retry every 5xx and no 402. A request that the provider refused as invalid stays invalid, so
     /// retries would only make three calls of one. A 402 is worth a retry if only running calls hold the credit.
-    pub fn should_retry(&self) -> Option<bool> {
+    pub(crate) fn should_retry(&self) -> Option<bool> {
         match self {
             // The operator may fix it, or another deployment may take the request, before the client gives up.
             Self::Upstream(error) if error.is_operators_fault() => Some(true),

@@ -20,7 +20,7 @@ pub struct Unpaid {
 }
 
 impl Unpaid {
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let Self {
             needed, available, ..
         } = self;
@@ -46,7 +46,7 @@ impl Unpaid {
     }
 
     /// The fields beside `message`, `type` and `code`.
-    pub fn fields(&self) -> Map<String, Value> {
+    pub(crate) fn fields(&self) -> Map<String, Value> {
         let fields = json!({
             "balance": self.balance, "billing_url": self.billing_url, "needed": self.needed,
             "available": self.available, "held": self.held,

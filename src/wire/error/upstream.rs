@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The phrase by which clients recognise an overlong conversation. The reason of every such error contains it.
-pub const CONTEXT_OVERFLOW: &str = "maximum context length";
+pub(crate) const CONTEXT_OVERFLOW: &str = "maximum context length";
 
 /// A failed attempt with a provider.
 ///
@@ -49,14 +49,14 @@ pub enum UpstreamError {
 impl UpstreamError {
     /// Error for JSON that does not have the expected form. It names the position but does not quote the text, which
     /// may be a caller's content.
-    pub fn unreadable(error: &serde_json::Error) -> Self {
+    pub(crate) fn unreadable(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         Self::Malformed(format!("unexpected JSON at line {line}, column {column}"))
     }
 
     /// Error for an error object in a provider's response. It has the type and the code only: the message may quote
     /// the request or the key.
-    pub fn reported(error: &serde_json::Value) -> Self {
+    pub(crate) fn reported(error: &serde_json::Value) -> Self {
         let field = |key: &str| {
             let value = match error.get(key)? {
                 serde_json::Value::String(text) => text.clone(),
@@ -73,7 +73,7 @@ impl UpstreamError {
     }
 
     /// The provider's HTTP status, if it was an error status.
-    pub fn status(&self) -> Option<u16> {
+    pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
             _ => None,
@@ -81,18 +81,18 @@ impl UpstreamError {
     }
 
     /// Whether the provider would refuse the request again: a 4xx status that is not temporary.
-    pub fn is_callers_fault(&self) -> bool {
+    pub(crate) fn is_callers_fault(&self) -> bool {
         let is_final = |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 429);
         !self.is_operators_fault() && self.status().is_some_and(is_final)
     }
 
     /// Whether the cause is the operator's key, account or model name.
-    pub fn is_operators_fault(&self) -> bool {
+    pub(crate) fn is_operators_fault(&self) -> bool {
         self.is_about_us() || matches!(self.status(), Some(401..=404))
     }
 
     /// Whether the request is longer than the model's context.
-    pub fn is_context_overflow(&self) -> bool {
+    pub(crate) fn is_context_overflow(&self) -> bool {
         match self {
             Self::Status {
                 status: 400 | 413 | 422,
@@ -106,7 +106,7 @@ impl UpstreamError {
     }
 
     /// Label of the failure in the operator's metrics. It has few distinct values.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
@@ -124,7 +124,7 @@ impl UpstreamError {
 
     /// Whether an attempt with another deployment may succeed. An invalid request would be refused by every other one
     /// too.
-    pub fn is_worth_another_try(&self) -> bool {
+    pub(crate) fn is_worth_another_try(&self) -> bool {
         let wrong = matches!(self.status(), Some(400 | 413 | 422)) && !self.is_about_us();
         !wrong && !matches!(self, Self::GatewayStopping | Self::Empty | Self::NotJson)
     }
@@ -134,7 +134,7 @@ impl UpstreamError {
     }
 
     /// The provider's `Retry-After`, if it sent one.
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
             _ => None,
@@ -143,7 +143,7 @@ impl UpstreamError {
 
     /// The message for the caller: without host, model name and key, and of the provider's own text at most the
     /// sanitised reason.
-    pub fn public_message(&self) -> String {
+    pub(crate) fn public_message(&self) -> String {
         match self {
             Self::Connect(_) => "The model's provider could not be reached.".into(),
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => {

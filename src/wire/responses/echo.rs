@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::wire::json_text::JsonText;
 
 #[derive(Debug)]
-pub struct Echo {
+pub(crate) struct Echo {
     pub model: String,
     pub instructions: Option<JsonText>,
     pub max_output_tokens: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Echo {
     pub top_logprobs: u64,
     pub top_p: Value,
     pub truncation: String,
-    pub user: Option<JsonText>,
+    pub(crate) user: Option<JsonText>,
     pub metadata: Value,
 }
 

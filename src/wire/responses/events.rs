@@ -17,7 +17,7 @@ use crate::wire::{
     stream_writer::StreamWriter,
 };
 
-pub struct Events {
+pub(crate) struct Events {
     response: NewResponse,
     sequence: u64,
     items: Vec<OutputItem>,
@@ -34,7 +34,7 @@ pub struct Events {
 }
 
 impl Events {
-    pub fn new(response: NewResponse, now: fn() -> u64) -> Self {
+    pub(crate) fn new(response: NewResponse, now: fn() -> u64) -> Self {
         Self {
             stored: response.echo.store,
             response,
@@ -230,7 +230,7 @@ impl StreamWriter for Events {
 
 /// The last event of a failed stream. It has the error twice, for all clients: flat, as this API defines it, and nested
 /// in `error`, as official clients read it.
-pub fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
+pub(crate) fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
     let nested: Value = serde_json::from_str(&envelope.to_json()).unwrap_or_default();
     let event = json!({
         "type": "error",

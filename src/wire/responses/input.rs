@@ -15,14 +15,14 @@ use crate::wire::{
 
 /// The `input` field as the caller sent it: a text, or items.
 #[derive(Debug)]
-pub enum Input {
+pub(crate) enum Input {
     Text(JsonText),
     Items(Vec<RawItem>),
 }
 
 /// An item as the caller sent it; which fields are used depends on its type.
 #[derive(Debug, Deserialize)]
-pub struct RawItem {
+pub(crate) struct RawItem {
     #[serde(rename = "type")]
     kind: Option<String>,
     id: Option<String>,
@@ -36,7 +36,7 @@ pub struct RawItem {
 
 /// A checked item: it has all fields that its type needs.
 #[derive(Debug)]
-pub struct Item {
+pub(crate) struct Item {
     id: Option<String>,
     content: ItemContent,
 }
@@ -54,7 +54,7 @@ enum ItemContent {
 
 impl Input {
     /// Checks the items. The error names the item and the field.
-    pub fn into_items(self) -> Result<Vec<Item>, GatewayError> {
+    pub(crate) fn into_items(self) -> Result<Vec<Item>, GatewayError> {
         match self {
             Self::Text(text) => Ok(vec![Item {
                 id: None,
@@ -69,16 +69,16 @@ impl Input {
 }
 
 impl Item {
-    pub fn id(&self) -> Option<&str> {
+    pub(crate) fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    pub fn is_ignored(&self) -> bool {
+    pub(crate) fn is_ignored(&self) -> bool {
         matches!(self.content, ItemContent::Ignored)
     }
 
     /// The ID of the item that this one refers to, if it is a reference.
-    pub fn reference(&self) -> Option<&str> {
+    pub(crate) fn reference(&self) -> Option<&str> {
         let is_reference = matches!(self.content, ItemContent::Reference);
         self.id.as_deref().filter(|_| is_reference)
     }
@@ -160,7 +160,7 @@ fn with_refusals(content: Content) -> JsonText {
 ///
 /// Adjacent texts and calls of the assistant become one message, because the outputs of its calls must follow it
 /// directly.
-pub fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
+pub(crate) fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
     let mut late_texts = Vec::new(); // assistant texts that follow the calls of the last message
     for item in items {
         let last = messages.last_mut();

@@ -10,9 +10,8 @@ mod request;
 mod tests;
 mod tools;
 
-pub use echo::Echo;
-pub use events::{Events, error_event};
-pub use input::{Input, Item, conversation};
-pub use object::{NewResponse, deleted};
-pub use output::response_of_item;
-pub use request::ResponsesRequest;
+pub(crate) use events::{Events, error_event};
+pub(crate) use input::{Input, Item, conversation};
+pub(crate) use object::{NewResponse, deleted};
+pub(crate) use output::response_of_item;
+pub(crate) use request::ResponsesRequest;

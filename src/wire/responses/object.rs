@@ -10,7 +10,7 @@ use crate::wire::chat::{Answer, Bill, FinishReason};
 
 /// A response in the making: the fields that are known before the provider has responded.
 #[derive(Debug)]
-pub struct NewResponse {
+pub(crate) struct NewResponse {
     pub id: String,
     pub created_at: u64,
     pub echo: Echo,
@@ -18,7 +18,7 @@ pub struct NewResponse {
 
 /// How a response ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ending {
+pub(crate) struct Ending {
     pub reason: FinishReason,
     pub bill: Option<Bill>,
     /// Unix seconds.
@@ -27,12 +27,18 @@ pub struct Ending {
 
 impl NewResponse {
     /// The object at the start, without output.
-    pub fn in_progress(&self) -> Value {
+    pub(crate) fn in_progress(&self) -> Value {
         self.object("in_progress", &[], None, None, self.echo.store)
     }
 
     /// The object of a response that was not streamed.
-    pub fn whole(&self, answer: &Answer, bill: Option<Bill>, at: u64, stored: bool) -> Value {
+    pub(crate) fn whole(
+        &self,
+        answer: &Answer,
+        bill: Option<Bill>,
+        at: u64,
+        stored: bool,
+    ) -> Value {
         let reason = answer.choices.first().map(|choice| choice.finish);
         let ending = Ending {
             reason: reason.unwrap_or(FinishReason::Stop),
@@ -42,7 +48,7 @@ impl NewResponse {
         self.finished(&OutputItem::all_of(answer, &self.id), ending, stored)
     }
 
-    pub fn finished(&self, items: &[OutputItem], ending: Ending, stored: bool) -> Value {
+    pub(crate) fn finished(&self, items: &[OutputItem], ending: Ending, stored: bool) -> Value {
         let (status, why) = status(ending.reason);
         let output = finished(items, ending.reason);
         let completed_at = (status == "completed").then_some(ending.at);
@@ -100,12 +106,12 @@ impl NewResponse {
 }
 
 /// The body of the response to a deletion.
-pub fn deleted(id: &str) -> Value {
+pub(crate) fn deleted(id: &str) -> Value {
     json!({ "id": id, "object": "response", "deleted": true })
 }
 
 /// The status of a finished response, and the reason if it is incomplete.
-pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
+pub(crate) fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
     match reason {
         FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),
         FinishReason::Length => ("incomplete", Some("max_output_tokens")),

@@ -9,13 +9,13 @@ use crate::wire::{
 
 /// An output item, as far as it has been received.
 #[derive(Debug)]
-pub struct OutputItem {
+pub(crate) struct OutputItem {
     pub id: String,
     pub kind: ItemKind,
 }
 
 #[derive(Debug)]
-pub enum ItemKind {
+pub(crate) enum ItemKind {
     Message {
         text: Vec<JsonText>,
     },
@@ -28,13 +28,13 @@ pub enum ItemKind {
 
 /// The ID of the response's item at index `at`. It contains the response's ID, so that a reference to the item leads to
 /// the stored response.
-pub fn item_id(prefix: &str, response_id: &str, at: usize) -> String {
+pub(crate) fn item_id(prefix: &str, response_id: &str, at: usize) -> String {
     let own = response_id.strip_prefix("resp_").unwrap_or(response_id);
     format!("{prefix}_{own}_{at}")
 }
 
 /// The ID of the response that an item belongs to.
-pub fn response_of_item(item_id: &str) -> Option<String> {
+pub(crate) fn response_of_item(item_id: &str) -> Option<String> {
     let own = item_id
         .strip_prefix("msg_")
         .or_else(|| item_id.strip_prefix("fc_"))?;
@@ -44,14 +44,14 @@ pub fn response_of_item(item_id: &str) -> Option<String> {
 }
 
 impl OutputItem {
-    pub fn message(response_id: &str, at: usize) -> Self {
+    pub(crate) fn message(response_id: &str, at: usize) -> Self {
         Self {
             id: item_id("msg", response_id, at),
             kind: ItemKind::Message { text: Vec::new() },
         }
     }
 
-    pub fn call(response_id: &str, at: usize, call_id: &str, name: &str) -> Self {
+    pub(crate) fn call(response_id: &str, at: usize, call_id: &str, name: &str) -> Self {
         Self {
             id: item_id("fc", response_id, at),
             kind: ItemKind::Call {
@@ -63,7 +63,7 @@ impl OutputItem {
     }
 
     /// The items of a complete response: the message, then the tool calls.
-    pub fn all_of(answer: &Answer, response_id: &str) -> Vec<Self> {
+    pub(crate) fn all_of(answer: &Answer, response_id: &str) -> Vec<Self> {
         let mut items = Vec::new();
         let Some(choice) = answer.choices.first() else {
             return items;
@@ -87,7 +87,7 @@ impl OutputItem {
     }
 
     /// The item when it is added, without content.
-    pub fn in_progress(&self) -> Value {
+    pub(crate) fn in_progress(&self) -> Value {
         let id = &self.id;
         match &self.kind {
             ItemKind::Message { .. } => json!({
@@ -102,7 +102,7 @@ impl OutputItem {
     }
 
     /// The item with its content.
-    pub fn done(&self, status: &str) -> Value {
+    pub(crate) fn done(&self, status: &str) -> Value {
         let id = &self.id;
         match &self.kind {
             ItemKind::Message { text } => json!({
@@ -121,19 +121,19 @@ impl OutputItem {
     }
 }
 
-pub fn text_part(text: &JsonText) -> Value {
+pub(crate) fn text_part(text: &JsonText) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
 /// All items of the finished response. If it was cut off, the last item is incomplete.
-pub fn finished(items: &[OutputItem], reason: FinishReason) -> Vec<Value> {
+pub(crate) fn finished(items: &[OutputItem], reason: FinishReason) -> Vec<Value> {
     let last = items.len().saturating_sub(1);
     let items = items.iter().enumerate();
     let items = items.map(|(at, item)| item.done(item_status(reason, at == last)));
     items.collect()
 }
 
-pub fn item_status(reason: FinishReason, is_last: bool) -> &'static str {
+pub(crate) fn item_status(reason: FinishReason, is_last: bool) -> &'static str {
     match reason {
         FinishReason::Length | FinishReason::ContentFilter if is_last => "incomplete",
         _ => "completed",

@@ -19,7 +19,7 @@ use crate::wire::{
 
 /// A request whose fields have the right types; their values are checked later.
 #[derive(Debug)]
-pub struct ResponsesRequest {
+pub(crate) struct ResponsesRequest {
     /// All fields but the conversation.
     pub chat: Box<ChatRequest>,
     /// The first system message. Responses that continue this one do not inherit it.
@@ -73,7 +73,7 @@ struct Reasoning {
 
 impl ResponsesRequest {
     /// Parses a body. The error names the field that is wrong and why.
-    pub fn parse(body: &[u8]) -> Result<Self, GatewayError> {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, GatewayError> {
         let raw: RawRequest = body::parse(body)?;
         let Some(model) = raw.model.clone().filter(|model| !model.is_empty()) else {
             let message = "`model` is missing; send a model ID.";
@@ -158,7 +158,7 @@ impl ResponsesRequest {
     }
 
     /// The chat request, with `conversation` after the instructions.
-    pub fn into_chat(self, conversation: Vec<Message>) -> Box<ChatRequest> {
+    pub(crate) fn into_chat(self, conversation: Vec<Message>) -> Box<ChatRequest> {
         let instructions = self.instructions.into_iter();
         let instructions = instructions.map(|text| Message::text(Role::System, text));
         let mut chat = self.chat;

@@ -10,7 +10,7 @@ use crate::wire::{
 
 /// A tool of any type; only functions are supported.
 #[derive(Debug, Deserialize)]
-pub struct FlatTool {
+pub(crate) struct FlatTool {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
@@ -21,7 +21,7 @@ pub struct FlatTool {
 
 impl FlatTool {
     /// `at` is its index in the list.
-    pub fn into_tool(self, at: usize) -> Result<Tool, GatewayError> {
+    pub(crate) fn into_tool(self, at: usize) -> Result<Tool, GatewayError> {
         if self.kind != "function" {
             let param = format!("tools[{at}].type");
             let message = format!(
@@ -43,7 +43,7 @@ impl FlatTool {
 }
 
 /// The tools in the form in which a response repeats them.
-pub fn echo_tools(tools: &[Tool]) -> Result<Value, GatewayError> {
+pub(crate) fn echo_tools(tools: &[Tool]) -> Result<Value, GatewayError> {
     #[derive(Serialize)]
     struct EchoedTool<'a> {
         r#type: &'static str,
@@ -64,7 +64,7 @@ pub fn echo_tools(tools: &[Tool]) -> Result<Value, GatewayError> {
 
 /// A value in the form in which a response repeats it. Schemas are sent upstream unparsed, but a value that cannot be
 /// parsed (an unpaired surrogate, a number out of range) cannot be repeated and is refused.
-pub fn echo_value(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
+pub(crate) fn echo_value(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
     serde_json::to_value(sent).map_err(|_| {
         let message = format!("`{param}` holds a text or a number that cannot be read.");
         GatewayError::invalid(param, message)
@@ -72,7 +72,7 @@ pub fn echo_value(param: &str, sent: &impl Serialize) -> Result<Value, GatewayEr
 }
 
 /// Parses `tool_choice`: `auto`, `none`, `required`, one function, or a subset of them.
-pub fn choice(written: &Value) -> Result<ToolChoice, GatewayError> {
+pub(crate) fn choice(written: &Value) -> Result<ToolChoice, GatewayError> {
     read_choice(written).ok_or_else(|| {
         let message = "`tool_choice` must be `auto`, `none`, `required`, {\"type\": \"function\", \
                        \"name\": ...} or {\"type\": \"allowed_tools\", ...}.";
@@ -108,7 +108,7 @@ fn read_choice(written: &Value) -> Option<ToolChoice> {
 
 /// The `text` field.
 #[derive(Debug, Deserialize)]
-pub struct TextSettings {
+pub(crate) struct TextSettings {
     format: Option<FlatFormat>,
     verbosity: Option<String>,
 }
@@ -133,7 +133,7 @@ enum FormatKind {
 
 impl TextSettings {
     /// The field in the form in which a response repeats it.
-    pub fn echo(&self) -> Result<Value, GatewayError> {
+    pub(crate) fn echo(&self) -> Result<Value, GatewayError> {
         let format = match &self.format {
             None => json!({ "type": "text" }),
             Some(format) if format.kind == FormatKind::JsonSchema => {
@@ -147,7 +147,7 @@ impl TextSettings {
         })
     }
 
-    pub fn into_format(self) -> Result<Option<ResponseFormat>, GatewayError> {
+    pub(crate) fn into_format(self) -> Result<Option<ResponseFormat>, GatewayError> {
         let Some(format) = self.format else {
             return Ok(None);
         };

@@ -1,6 +1,6 @@
 //! Tests with real PostgreSQL servers.
 
-use super::{Address, Error, ServerInfo};
+use super::{Address, Error, probe::ServerInfo};
 use crate::db::testing::postgres_server::PostgresServer;
 
 mod address;

@@ -6,7 +6,7 @@ use super::Database;
 use crate::ledger::{Account, Key, LimitRule, ModelSettings};
 
 impl Database {
-    pub fn insert_account(&self, account: &Account) -> rusqlite::Result<()> {
+    pub(crate) fn insert_account(&self, account: &Account) -> rusqlite::Result<()> {
         self.connection.execute(
             "INSERT INTO accounts (id, email, name, track, tier, closed, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -23,7 +23,7 @@ impl Database {
         Ok(())
     }
 
-    pub fn update_account(&self, account: &Account) -> rusqlite::Result<()> {
+    pub(crate) fn update_account(&self, account: &Account) -> rusqlite::Result<()> {
         self.connection.execute(
             "UPDATE accounts SET track = ?2, tier = ?3, closed = ?4 WHERE id = ?1",
             params![
@@ -36,7 +36,7 @@ impl Database {
         Ok(())
     }
 
-    pub fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
+    pub(crate) fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
         self.connection.execute(
             "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -53,7 +53,7 @@ impl Database {
         Ok(())
     }
 
-    pub fn update_key(&self, key: &Key) -> rusqlite::Result<()> {
+    pub(crate) fn update_key(&self, key: &Key) -> rusqlite::Result<()> {
         self.connection.execute(
             "UPDATE api_keys SET state = ?2 WHERE id = ?1",
             params![key.id, key.state.as_str()],
@@ -61,7 +61,7 @@ impl Database {
         Ok(())
     }
 
-    pub fn put_limit(&self, rule: &LimitRule) -> rusqlite::Result<()> {
+    pub(crate) fn put_limit(&self, rule: &LimitRule) -> rusqlite::Result<()> {
         let account = rule.account.as_deref().unwrap_or_default();
         let model = rule.model.as_deref().unwrap_or_default();
         if rule.requests.is_none() && rule.tokens.is_none() {
@@ -77,7 +77,11 @@ impl Database {
         Ok(())
     }
 
-    pub fn put_model_settings(&self, id: &str, settings: ModelSettings) -> rusqlite::Result<()> {
+    pub(crate) fn put_model_settings(
+        &self,
+        id: &str,
+        settings: ModelSettings,
+    ) -> rusqlite::Result<()> {
         self.connection.execute(
             "INSERT INTO model_settings (model_id, enabled, unlisted) VALUES (?1, ?2, ?3)
              ON CONFLICT (model_id) DO UPDATE SET enabled = ?2, unlisted = ?3",

@@ -43,7 +43,7 @@ struct Line {
 
 /// Checks every entry after `since` and the accounts of these entries; all accounts if `since` is zero. It reads one
 /// snapshot, whatever is written meanwhile.
-pub fn audit_entries(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
+pub(crate) fn audit_entries(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let moment = connection.unchecked_transaction()?;
     let mut look = Look {
         moment: &moment,
@@ -271,7 +271,7 @@ type ReadLine = fn(&Row<'_>) -> rusqlite::Result<Line>;
 type Lines<'a> = MappedRows<'a, ReadLine>;
 
 /// What all grants of an account have left, less its debt.
-pub fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64> {
+pub(crate) fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
             "SELECT coalesce((SELECT sum(remaining) FROM credit_grants WHERE account_id = ?1), 0)

@@ -13,14 +13,14 @@ use super::record::Record;
 const MOST_BYTES: usize = 64 << 10;
 /// The largest distance between the ends of a block's calls in milliseconds, and between their IDs, which begin with
 /// the time.
-pub const ENDS_APART: i64 = 60_000;
-pub const IDS_APART: i64 = (15 * 60_000) << 19;
+pub(crate) const ENDS_APART: i64 = 60_000;
+pub(crate) const IDS_APART: i64 = (15 * 60_000) << 19;
 
 const INSERT: &str =
     "INSERT INTO call_blocks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 /// A block that is being built.
-pub struct Block {
+pub(crate) struct Block {
     account_id: Box<str>,
     /// The sequence number of its last call.
     pub seq: i64,
@@ -55,7 +55,7 @@ impl Span {
 
 impl Block {
     /// Starts a block for an account's calls, beginning with this one.
-    pub fn for_calls_from(record: &Record<'_>) -> Self {
+    pub(crate) fn for_calls_from(record: &Record<'_>) -> Self {
         let only = |number| Span {
             first: number,
             last: number,
@@ -73,7 +73,7 @@ impl Block {
         }
     }
 
-    pub fn has_room_for(&self, record: &Record<'_>, bytes: &[u8]) -> bool {
+    pub(crate) fn has_room_for(&self, record: &Record<'_>, bytes: &[u8]) -> bool {
         let fits = self.records.len() + bytes.len() <= MOST_BYTES;
         (fits || self.records.is_empty())
             && self.ids.with(record.id).is_within(IDS_APART)
@@ -81,7 +81,7 @@ impl Block {
     }
 
     /// Adds a call of this account; `bytes` is its record including the header.
-    pub fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
         self.seq = seq;
         self.calls += 1;
         self.charges += i64::from(record.paid.is_some());
@@ -92,11 +92,11 @@ impl Block {
         self.records.extend_from_slice(bytes);
     }
 
-    pub fn records(&self) -> &[u8] {
+    pub(crate) fn records(&self) -> &[u8] {
         &self.records
     }
 
-    pub fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut insert = connection.prepare_cached(INSERT)?;
         insert.execute(params![
             self.seq,

@@ -23,7 +23,7 @@ struct Entry<'a> {
 
 impl Database {
     /// Posts a grant, with what is left of it after the debt is paid.
-    pub fn enter_grant(
+    pub(crate) fn enter_grant(
         &self,
         account_id: &str,
         grant: &Grant,
@@ -60,7 +60,12 @@ impl Database {
     }
 
     /// Posts the effects of time: debt that is paid, and credit that has expired.
-    pub fn enter_update(&self, account_id: &str, update: &Update, at: i64) -> rusqlite::Result<()> {
+    pub(crate) fn enter_update(
+        &self,
+        account_id: &str,
+        update: &Update,
+        at: i64,
+    ) -> rusqlite::Result<()> {
         let nothing_left = update.left.is_empty() && update.debt.is_none();
         if nothing_left && update.forfeits.is_empty() {
             return Ok(());

@@ -27,7 +27,7 @@ const MAX_OF_REQUEST: usize = 100;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Blocks that may have call IDs from ?1 to ?2; ?3 is the earliest first ID of such a block.
-pub const BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_id
+pub(crate) const BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_id
     WHERE first_id >= ?3 AND first_id <= ?2 AND last_id >= ?1 ORDER BY first_id DESC";
 
 const STEPPED_BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY stepped_blocks
@@ -38,7 +38,7 @@ const BY_TIME: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_time
     WHERE last_ms >= ?1 AND last_ms <= ?3 AND first_ms < ?2";
 
 /// The account's charged calls that ended between these times, newest first.
-pub fn usage(
+pub(crate) fn usage(
     connection: &Connection,
     account_id: &str,
     from_ms: i64,
@@ -57,7 +57,7 @@ pub fn usage(
 }
 
 /// The call with this ID.
-pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
+pub(crate) fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
     let (id, mut found) = (number(id), None);
     with_ids(connection, BY_ID, id..=id, |framed| {
         found = Some(framed.read()?.call()?);
@@ -67,7 +67,7 @@ pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>
 }
 
 /// The calls with this `X-Request-ID`, newest first.
-pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
+pub(crate) fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
     let mut found = BTreeMap::new();
     if let Some(ids) = names::ids_soon_after(id) {
         with_ids(connection, BY_ID, ids, |framed| {
@@ -97,7 +97,7 @@ pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Ve
 
 /// The tokens used by calls admitted since then; if nothing was charged, those of the steps before the failure. Calls
 /// with several steps may have been admitted long before their last step: they are included since `steps_since_ms`.
-pub fn tokens_since(
+pub(crate) fn tokens_since(
     connection: &Connection,
     admitted_ms: i64,
     steps_since_ms: i64,
@@ -124,7 +124,7 @@ pub fn tokens_since(
     Ok(used)
 }
 
-pub fn analytics(
+pub(crate) fn analytics(
     connection: &Connection,
     filter: &AnalyticsFilter,
 ) -> rusqlite::Result<Vec<AnalyticsRow>> {

@@ -21,7 +21,7 @@ const ENTER: &str =
 
 /// The sums of calls that are posted together.
 #[derive(Default)]
-pub struct Sums {
+pub(crate) struct Sums {
     all: FastMap<Of, Sum>,
     /// Names are numbered, so that finding a sum copies no strings.
     numbers: FastMap<Box<str>, usize>,
@@ -49,7 +49,7 @@ struct Sum {
 }
 
 impl Sums {
-    pub fn add(&mut self, record: &Record<'_>) {
+    pub(crate) fn add(&mut self, record: &Record<'_>) {
         let of = Of {
             account_id: self.number_of(record.account_id),
             day: record.ended_ms.div_euclid(DAY_MS),
@@ -80,7 +80,7 @@ impl Sums {
     }
 
     /// Adds them to the stored sums.
-    pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut enter = connection.prepare_cached(ENTER)?;
         for (of, sum) in &self.all {
             let day = timestamp::day(of.day * DAY_MS / 1_000);
@@ -104,7 +104,7 @@ impl Sums {
 }
 
 /// The account's sums from one day to another, by day, then model, then key.
-pub fn between(
+pub(crate) fn between(
     connection: &Connection,
     account_id: &str,
     from_day: &str,
@@ -120,7 +120,7 @@ pub fn between(
 }
 
 /// When each of the account's keys was last used.
-pub fn last_used(
+pub(crate) fn last_used(
     connection: &Connection,
     account_id: &str,
 ) -> rusqlite::Result<HashMap<String, i64>> {

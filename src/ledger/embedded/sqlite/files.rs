@@ -17,16 +17,16 @@ use crate::ledger::Misplaced;
 /// Device and inode.
 type FileId = (u64, u64);
 
-pub fn id(file: &Metadata) -> FileId {
+pub(crate) fn id(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
-pub fn is_linked(file: &Metadata) -> bool {
+pub(crate) fn is_linked(file: &Metadata) -> bool {
     file.nlink() > 1
 }
 
 /// The files of an open database as they were when it was opened.
-pub struct Files {
+pub(crate) struct Files {
     database: (PathBuf, FileId),
     /// The write-ahead log and the lock file.
     beside: Vec<(PathBuf, FileId)>,
@@ -34,7 +34,7 @@ pub struct Files {
 
 impl Files {
     /// `path` is the configured path of the database; it may contain symbolic links, which may be changed too.
-    pub fn opened(path: &Path, beside: [PathBuf; 2]) -> io::Result<Self> {
+    pub(crate) fn opened(path: &Path, beside: [PathBuf; 2]) -> io::Result<Self> {
         let found = |path: PathBuf| -> io::Result<(PathBuf, FileId)> {
             let id = id(&path.metadata()?);
             Ok((path, id))
@@ -47,7 +47,7 @@ impl Files {
     }
 
     /// What is wrong with the files, if anything.
-    pub fn misplaced(&self) -> Option<Misplaced> {
+    pub(crate) fn misplaced(&self) -> Option<Misplaced> {
         let (path, opened) = &self.database;
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Misplaced::Moved),
@@ -66,7 +66,7 @@ impl Files {
 
     /// Fails if a new connection would open other files than the writer has open: it would read wrong data, and could
     /// change the index of the write-ahead log under the writer.
-    pub fn check_readable(&self) -> rusqlite::Result<()> {
+    pub(crate) fn check_readable(&self) -> rusqlite::Result<()> {
         match self.misplaced() {
             None | Some(Misplaced::Linked) => Ok(()),
             Some(misplaced) => {

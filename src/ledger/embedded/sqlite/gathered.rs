@@ -14,7 +14,7 @@ use crate::base::{
 };
 
 #[derive(Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     blocks: Vec<Block>,
     /// The block for each account's next call.
     open: FastMap<Box<str>, usize>,
@@ -28,12 +28,12 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
     /// Adds a call; `bytes` is its record including the header.
-    pub fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
         self.ids.insert(record.id);
         self.block_for(record, bytes).add(seq, record, bytes);
         self.sums.add(record);
@@ -60,19 +60,19 @@ impl Gathered {
         &mut self.blocks[place]
     }
 
-    pub fn records(&self) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
         let blocks = self.blocks.iter();
         blocks.flat_map(|block| record::framed(block.records()))
     }
 
     /// Posts all of them, within the open transaction.
-    pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.enter_calls(connection)?;
         self.sums.enter(connection)
     }
 
     /// Posts the calls without their sums.
-    pub fn enter_calls(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn enter_calls(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|block| block.seq);
         for block in blocks {

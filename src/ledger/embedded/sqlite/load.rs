@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Database {
-    pub fn load(&self) -> rusqlite::Result<Directory> {
+    pub(crate) fn load(&self) -> rusqlite::Result<Directory> {
         self.read_news()?;
         let news = self.news.borrow();
         let mut directory = Directory::default();
@@ -91,7 +91,7 @@ impl Database {
     }
 
     /// The highest call ID that is stored.
-    pub fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
+    pub(crate) fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
         // A block that begins long before the last one also ends before it.
         let last = "SELECT max(last_id) FROM call_blocks INDEXED BY blocks_by_id
             WHERE first_id >= (SELECT max(first_id) FROM call_blocks) - ?1";
@@ -102,7 +102,7 @@ impl Database {
     }
 }
 
-pub fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
+pub(crate) fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
     let (track, tier): (String, String) = (row.get(3)?, row.get(4)?);
     let plan = Track::parse(&track).zip(Tier::parse(&tier));
     let plan = plan.and_then(|(track, tier)| Plan::new(track, tier));

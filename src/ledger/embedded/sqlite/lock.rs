@@ -24,7 +24,7 @@ const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held while the database is open; the operating system releases it when the process dies. Dropped after the database
 /// is closed, it notes how the database was left, provided that it was found undamaged.
-pub struct Lock {
+pub(crate) struct Lock {
     file: File,
     database: PathBuf,
     /// Device and inode of the database.
@@ -34,7 +34,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub fn take(database: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn take(database: &Path) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Files {
             path: database.display().to_string(),
             source,
@@ -83,12 +83,12 @@ impl Lock {
     }
 
     /// Path of the database with symbolic links resolved.
-    pub fn database(&self) -> &Path {
+    pub(crate) fn database(&self) -> &Path {
         &self.database
     }
 
     /// Whether the database is unchanged since it was closed. The note is erased: it is valid once.
-    pub fn finds_it_as_left(&self) -> bool {
+    pub(crate) fn finds_it_as_left(&self) -> bool {
         let mut noted = String::new();
         let read = (&self.file).read_to_string(&mut noted);
         let is_erased = self.file.set_len(0).is_ok();
@@ -128,13 +128,13 @@ impl Drop for Lock {
 }
 
 /// Whether a process has the database open.
-pub fn is_taken(database: &Path) -> bool {
+pub(crate) fn is_taken(database: &Path) -> bool {
     let database = database.canonicalize();
     let lock = database.and_then(|database| File::open(beside(&database, ".lock")));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-pub fn beside(database: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut beside = database.as_os_str().to_owned();
     beside.push(ending);
     beside.into()

@@ -13,24 +13,24 @@ use std::{
 use rusqlite::Connection;
 
 mod accounts;
-pub mod audit;
+pub(crate) mod audit;
 mod blocks;
 mod books;
-pub mod calls;
-pub mod days;
+pub(crate) mod calls;
+pub(crate) mod days;
 mod files;
 mod gathered;
 mod load;
-pub mod lock;
+pub(crate) mod lock;
 mod names;
-pub mod new_calls;
+pub(crate) mod new_calls;
 mod new_pages;
 mod newest;
 mod open;
-pub mod pages;
-pub mod record;
+pub(crate) mod pages;
+pub(crate) mod record;
 
-pub use open::{check_soundness, check_version, is_damage, probe, read_only};
+pub(crate) use open::{check_soundness, check_version, is_damage, probe, read_only};
 
 use self::{
     files::Files,
@@ -46,7 +46,7 @@ use crate::{
 const TRIAL_BYTES: u32 = 256 << 10;
 
 /// The connection that writes.
-pub struct Database {
+pub(crate) struct Database {
     connection: Connection,
     news: RefCell<News>,
     files: Arc<Files>,
@@ -56,7 +56,7 @@ pub struct Database {
 
 impl Database {
     /// Opens the database, creates its schema if it is new, and locks it for this process.
-    pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         let lock = Lock::take(path)?;
         let (connection, checked) = open::connect(path, durability, lock.finds_it_as_left())?;
         lock.sound.store(checked, Relaxed);
@@ -77,18 +77,18 @@ impl Database {
     }
 
     /// Why data written now could not be found again later, if that is so.
-    pub fn misplaced(&self) -> Option<Misplaced> {
+    pub(crate) fn misplaced(&self) -> Option<Misplaced> {
         self.files.misplaced()
     }
 
     /// Whether the whole file has been checked for damage. A file that is as the last process left it is used
     /// unchecked.
-    pub fn sound(&self) -> &Arc<AtomicBool> {
+    pub(crate) fn sound(&self) -> &Arc<AtomicBool> {
         &self.lock.sound
     }
 
     /// Begins the transaction for the next operations.
-    pub fn begin(&self) -> rusqlite::Result<()> {
+    pub(crate) fn begin(&self) -> rusqlite::Result<()> {
         self.news.borrow_mut().begin();
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
@@ -99,7 +99,7 @@ impl Database {
     /// Begins a transaction without waiting: fails if another connection writes, and its commit does not checkpoint the
     /// write-ahead log, which would wait for the disk. The next commit does that, once for thousands, and restarts the
     /// log.
-    pub fn begin_at_once(&self) -> rusqlite::Result<()> {
+    pub(crate) fn begin_at_once(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(Duration::ZERO)?;
         let begun = open::set_checkpoint(&self.connection, 0).and_then(|()| self.begin());
         if begun.is_err() {
@@ -109,7 +109,7 @@ impl Database {
     }
 
     /// Restores the timeout and checkpoints that [`Self::begin_at_once`] has turned off.
-    pub fn end_at_once(&self) {
+    pub(crate) fn end_at_once(&self) {
         let timeout = self.connection.busy_timeout(open::LOCK_TIMEOUT);
         let set = open::set_checkpoint(&self.connection, open::CHECKPOINT_PAGES);
         if let Err(error) = timeout.and(set) {
@@ -117,7 +117,7 @@ impl Database {
         }
     }
 
-    pub fn commit(&self) -> rusqlite::Result<()> {
+    pub(crate) fn commit(&self) -> rusqlite::Result<()> {
         self.write_news()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         let mut news = self.news.borrow_mut();
@@ -127,18 +127,18 @@ impl Database {
     }
 
     /// What all grants of an account have left, less its debt.
-    pub fn total(&self, account_id: &str) -> rusqlite::Result<i64> {
+    pub(crate) fn total(&self, account_id: &str) -> rusqlite::Result<i64> {
         audit::total(&self.connection, account_id)
     }
 
     /// Rolls back a transaction that failed; SQLite may have done so already.
-    pub fn roll_back(&self) {
+    pub(crate) fn roll_back(&self) {
         let _ = self.connection.execute_batch("ROLLBACK");
     }
 
     /// Writes something and removes it, to test whether the disk accepts it. The space it needed stays with the
     /// database.
-    pub fn try_to_write(&self) -> rusqlite::Result<()> {
+    pub(crate) fn try_to_write(&self) -> rusqlite::Result<()> {
         let trial = format!(
             "BEGIN IMMEDIATE;
              CREATE TABLE trial (bytes BLOB) STRICT;
@@ -155,12 +155,12 @@ impl Database {
 
     /// Runs statements on the writer's connection, within its transaction.
     #[cfg(test)]
-    pub fn execute(&self, statements: &str) -> rusqlite::Result<()> {
+    pub(crate) fn execute(&self, statements: &str) -> rusqlite::Result<()> {
         self.connection.execute_batch(statements)
     }
 
     #[cfg(test)]
-    pub fn limit_pages(&self, pages: Option<u32>) -> rusqlite::Result<()> {
+    pub(crate) fn limit_pages(&self, pages: Option<u32>) -> rusqlite::Result<()> {
         let most = pages.unwrap_or(u32::MAX >> 1);
         let set = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         self.connection
@@ -171,13 +171,13 @@ impl Database {
 
 /// Queries the file on connections of its own, beside the writer.
 #[derive(Clone)]
-pub struct Reader {
+pub(crate) struct Reader {
     path: PathBuf,
     files: Arc<Files>,
 }
 
 impl Reader {
-    pub fn new(path: &Path, database: &Database) -> Self {
+    pub(crate) fn new(path: &Path, database: &Database) -> Self {
         Self {
             path: path.to_owned(),
             files: database.files.clone(),
@@ -185,7 +185,7 @@ impl Reader {
     }
 
     /// Runs a query in one snapshot of the file: a call is either posted or in the redo log, never in both.
-    pub async fn query<T: Send + 'static>(
+    pub(crate) async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
@@ -194,7 +194,7 @@ impl Reader {
     }
 
     /// Runs a query on a blocking thread, away from those that serve requests.
-    pub async fn query_file<T: Send + 'static>(
+    pub(crate) async fn query_file<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {

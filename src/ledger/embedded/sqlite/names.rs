@@ -7,14 +7,14 @@ use super::record::number;
 use crate::{base::keys::time_of_rising_id, ledger::CallId};
 
 /// Prefix of the gateway's request IDs.
-pub const KIND: &str = "req_";
+pub(crate) const KIND: &str = "req_";
 /// How much later than its request a call may start.
 const SOON_MS: i64 = 2_000;
 /// Beyond this time, call IDs do not begin with it.
 const LATEST_MS: i64 = 1 << 43;
 
 /// The range of call IDs in which a request's call is searched.
-pub fn ids_soon_after(request_id: &str) -> Option<RangeInclusive<i64>> {
+pub(crate) fn ids_soon_after(request_id: &str) -> Option<RangeInclusive<i64>> {
     let at = time_of_rising_id(KIND, request_id)?;
     let at = i64::try_from(at).ok().filter(|at| *at < LATEST_MS)?;
     let first = |ms| number(CallId::first_of(ms));
@@ -22,7 +22,7 @@ pub fn ids_soon_after(request_id: &str) -> Option<RangeInclusive<i64>> {
 }
 
 /// Whether a call is found by the time in its request ID.
-pub fn says_when(request_id: &str, id: i64) -> bool {
+pub(crate) fn says_when(request_id: &str, id: i64) -> bool {
     ids_soon_after(request_id).is_some_and(|ids| ids.contains(&id))
 }
 

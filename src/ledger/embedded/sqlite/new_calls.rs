@@ -27,7 +27,7 @@ const REMEMBERED: usize = 32_768;
 
 /// State of the redo log: calls that are not posted yet.
 #[derive(Default)]
-pub struct News {
+pub(crate) struct News {
     pages: Pages,
     gathered: Gathered,
     /// The last sequence number of a call or an entry.
@@ -42,15 +42,15 @@ pub struct News {
 }
 
 impl News {
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.wanted = false;
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.gathered.is_empty()
     }
 
-    pub fn next_seq(&mut self) -> i64 {
+    pub(crate) fn next_seq(&mut self) -> i64 {
         self.last_seq += 1;
         self.last_seq
     }
@@ -62,7 +62,7 @@ impl News {
     }
 
     /// Records that the open transaction was committed.
-    pub fn committed(&mut self) {
+    pub(crate) fn committed(&mut self) {
         let [latest, earlier] = &mut self.remembered;
         latest.extend(self.entered.drain());
         if latest.len() >= REMEMBERED {
@@ -77,23 +77,23 @@ impl News {
     }
 
     /// What is left of a grant, if it differs from the grant's row.
-    pub fn left_of(&self, grant_id: &str) -> Option<NanoUsd> {
+    pub(crate) fn left_of(&self, grant_id: &str) -> Option<NanoUsd> {
         self.gathered.left.get(grant_id).copied()
     }
 
-    pub fn debt_of(&self, account_id: &str) -> Option<NanoUsd> {
+    pub(crate) fn debt_of(&self, account_id: &str) -> Option<NanoUsd> {
         self.gathered.debts.get(account_id).copied()
     }
 }
 
 impl Database {
     /// Appends the record of a finished call.
-    pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
+    pub(crate) fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
         self.insert(call, call.charged, None)
     }
 
     /// Appends the record of a charged call, and the effects of its charge.
-    pub fn insert_charged(
+    pub(crate) fn insert_charged(
         &self,
         call: &Call,
         charged: Charged,
@@ -129,12 +129,12 @@ impl Database {
     }
 
     /// Whether a call is stored, posted or not.
-    pub fn has_call(&self, id: CallId) -> rusqlite::Result<bool> {
+    pub(crate) fn has_call(&self, id: CallId) -> rusqlite::Result<bool> {
         Ok(one(&self.connection, id)?.is_some())
     }
 
     /// Whether a call is in the redo log, or was posted recently.
-    pub fn has_new_call(&self, id: CallId) -> bool {
+    pub(crate) fn has_new_call(&self, id: CallId) -> bool {
         self.news.borrow().is_known(number(id))
     }
 
@@ -144,32 +144,32 @@ impl Database {
     }
 
     /// Requests that the redo log is posted after the open transaction is committed, for a query.
-    pub fn want_news(&self) {
+    pub(crate) fn want_news(&self) {
         self.news.borrow_mut().wanted = true;
     }
 
-    pub fn news_are_wanted(&self) -> bool {
+    pub(crate) fn news_are_wanted(&self) -> bool {
         self.news.borrow().wanted
     }
 
     /// How many calls are not posted yet.
-    pub fn news(&self) -> usize {
+    pub(crate) fn news(&self) -> usize {
         self.news.borrow().gathered.ids.len()
     }
 
     /// Whether the last attempt to post them failed.
-    pub fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.news.borrow().behind
     }
 
     /// Records that nothing can be posted at present.
-    pub fn fall_behind(&self) {
+    pub(crate) fn fall_behind(&self) {
         let mut news = self.news.borrow_mut();
         news.behind = !news.is_empty();
     }
 
     /// Posts the whole redo log, within the open transaction.
-    pub fn enter_news(&self) -> rusqlite::Result<()> {
+    pub(crate) fn enter_news(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
         if news.is_empty() {
             return Ok(());
@@ -180,7 +180,7 @@ impl Database {
     }
 
     /// Posts the whole redo log in a transaction of its own. If that fails, the calls stay for the next attempt.
-    pub fn enter_news_alone(&self) -> rusqlite::Result<()> {
+    pub(crate) fn enter_news_alone(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
         let entered = if news.is_empty() {
             Ok(())
@@ -230,7 +230,7 @@ impl Database {
     }
 
     /// The sum of the charges that are not posted yet, by account.
-    pub fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
+    pub(crate) fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
         let news = self.news.borrow();
         let mut sums = HashMap::new();
         for framed in news.gathered.records() {
@@ -253,6 +253,6 @@ const LAST_SEQ: &str = "SELECT max(
     (SELECT last_seq FROM entered))";
 
 /// The records of all calls that are not posted yet, in the order in which they were charged.
-pub fn not_entered(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
+pub(crate) fn not_entered(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
     Ok(Pages::read(connection)?.0)
 }

@@ -14,7 +14,7 @@ static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// The page that is being filled, and those that the open transaction filled before it.
 #[derive(Default)]
-pub struct Pages {
+pub(crate) struct Pages {
     /// The row number of the first of them.
     place: i64,
     filled: Vec<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Pages {
 
 impl Pages {
     /// Adds one record, which `write` appends to the bytes, and returns its bytes.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<&[u8]> {
@@ -41,7 +41,7 @@ impl Pages {
     }
 
     /// Writes the additions of the open transaction to the table.
-    pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if !self.is_changed {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Pages {
     }
 
     /// Starts again from the first page: all calls are posted.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.place = 0;
         self.filled.clear();
         self.bytes.clear();
@@ -65,13 +65,13 @@ impl Pages {
 
     /// The records of all calls that are not posted, in the order in which they were charged; and the pages after
     /// those.
-    pub fn read(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
         Self::read_rows(connection, false)
     }
 
     /// As [`Self::read`], for a file that may be damaged: reads all pages, because a page with old contents would hide
     /// those after it.
-    pub fn read_closely(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
+    pub(crate) fn read_closely(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
         Self::read_rows(connection, true)
     }
 
@@ -115,12 +115,12 @@ fn put_page(put: &mut Statement<'_>, place: i64, page: &mut Vec<u8>) -> rusqlite
     written.map(|_| ())
 }
 
-pub fn last_entered(connection: &Connection) -> rusqlite::Result<i64> {
+pub(crate) fn last_entered(connection: &Connection) -> rusqlite::Result<i64> {
     let mut last = connection.prepare_cached("SELECT last_seq FROM entered")?;
     last.query_row([], |row| row.get(0))
 }
 
-pub fn set_last_entered(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+pub(crate) fn set_last_entered(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
     let mut set = connection.prepare_cached("UPDATE entered SET last_seq = ?1")?;
     match set.execute([seq])? {
         1 => Ok(()),

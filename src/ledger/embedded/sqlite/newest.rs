@@ -12,7 +12,7 @@ use super::{
 use crate::ledger::Call;
 
 /// Selects the blocks that may have calls of a list.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     pub account_id: Option<&'a str>,
     /// Only calls with another outcome than answered.
     pub only_odd: bool,
@@ -21,7 +21,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    pub fn query(&self) -> String {
+    pub(crate) fn query(&self) -> String {
         let (index, account_id) = match self.account_id {
             None => ("blocks_by_time", ""),
             Some(_) => ("blocks_by_account", "account_id = ?3 AND "),
@@ -40,14 +40,14 @@ impl Wanted<'_> {
 }
 
 /// The newest calls found so far.
-pub struct Newest {
+pub(crate) struct Newest {
     most: usize,
     /// Sorted, and no longer than `most`, after each `add`.
     calls: Vec<Call>,
 }
 
 impl Newest {
-    pub fn find(
+    pub(crate) fn find(
         connection: &Connection,
         wanted: &Wanted<'_>,
         most: usize,

@@ -18,17 +18,17 @@ const SCHEMA: &str = include_str!("../schema.sql");
 
 /// After how many pages of write-ahead log they are copied into the database: most pages are rewritten many times
 /// before.
-pub const CHECKPOINT_PAGES: u32 = 4_000;
+pub(crate) const CHECKPOINT_PAGES: u32 = 4_000;
 /// Cache of the writer's connection in KiB, which SQLite takes as a negative number: enough for the redo log and the
 /// pages that posting it changes, so that neither is read again. Memory is allocated as needed.
 const WRITER_CACHE: i32 = -6_144;
 /// Cache of a connection for one query.
 const READER_CACHE: i32 = -512;
-pub const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Opens the file and creates its tables if it is new; also returns whether the whole file was checked for damage.
 /// `is_as_left` skips that check: the file is as the last process closed it.
-pub fn connect(
+pub(crate) fn connect(
     path: &Path,
     durability: Durability,
     is_as_left: bool,
@@ -53,7 +53,7 @@ pub fn connect(
 }
 
 /// Opens a read-only connection.
-pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "cache_size", READER_CACHE)?;
@@ -90,12 +90,12 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
 }
 
 /// Sets after how many pages the write-ahead log is copied into the database; zero for never.
-pub fn set_checkpoint(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+pub(crate) fn set_checkpoint(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", pages)
 }
 
 /// Checks the whole file for damage, which is better found now than in the middle of a charge.
-pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {
         return Ok(());
@@ -105,7 +105,7 @@ pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Whether the error means that the file is damaged, rather than a temporary failure.
-pub fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(
         error.sqlite_error_code(),
@@ -113,7 +113,7 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-pub fn check_version(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+pub(crate) fn check_version(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let path = path.display().to_string();
     match schema::unusable(connection) {
         Ok(None) => Ok(()),
@@ -127,7 +127,7 @@ pub fn check_version(path: &Path, connection: &Connection) -> Result<(), OpenErr
 }
 
 /// Checks a database without changing it, or the folder in which it would be created.
-pub fn probe(path: &Path) -> Result<String, String> {
+pub(crate) fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));

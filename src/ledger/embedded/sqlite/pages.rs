@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Selects the calls of a page. With `sums`, only blocks between the first and the last call of these sums are read.
-pub struct Calls {
+pub(crate) struct Calls {
     pub account_id: Option<String>,
     pub key_id: Option<String>,
     pub model: Option<String>,
@@ -31,7 +31,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub fn of(page: &CallsPage<'_>) -> Self {
+    pub(crate) fn of(page: &CallsPage<'_>) -> Self {
         Self {
             account_id: page.account_id.map(str::to_owned),
             key_id: page.key_id.map(str::to_owned),
@@ -43,13 +43,13 @@ impl Calls {
         }
     }
 
-    pub fn find(&self, connection: &Connection) -> rusqlite::Result<Vec<Call>> {
+    pub(crate) fn find(&self, connection: &Connection) -> rusqlite::Result<Vec<Call>> {
         let wanted = self.wanted(connection)?;
         Newest::find(connection, &wanted, self.limit, |call| self.shows(call))
     }
 
     /// The blocks that may have calls of the page.
-    pub fn wanted(&self, connection: &Connection) -> rusqlite::Result<Wanted<'_>> {
+    pub(crate) fn wanted(&self, connection: &Connection) -> rusqlite::Result<Wanted<'_>> {
         let times = self.sums.as_ref().map(|sums| times_of(connection, sums));
         let times = times.unwrap_or(Ok(Some((0, i64::MAX))))?;
         let latest = self.before.map_or(i64::MAX, |(ended_ms, _)| ended_ms);
@@ -81,7 +81,7 @@ fn times_of(connection: &Connection, sums: &Conditions) -> rusqlite::Result<Opti
     Ok(times.0.zip(times.1))
 }
 
-pub fn accounts(
+pub(crate) fn accounts(
     connection: &Connection,
     wanted: &Conditions,
     limit: usize,
@@ -91,7 +91,7 @@ pub fn accounts(
         .collect()
 }
 
-pub fn accounts_query(wanted: &Conditions, limit: usize) -> String {
+pub(crate) fn accounts_query(wanted: &Conditions, limit: usize) -> String {
     let (conditions, order) = (&wanted.text, wanted.newest_first("created_at"));
     format!(
         "SELECT id, email, name, track, tier, closed, created_at FROM accounts {conditions}
@@ -100,14 +100,14 @@ pub fn accounts_query(wanted: &Conditions, limit: usize) -> String {
 }
 
 /// Blocks with charges of an account, beginning with the one that has the entry before ?2.
-pub const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
+pub(crate) const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
     WHERE account_id = ?1 AND charges > 0 AND seq <= coalesce((
         SELECT min(seq) FROM call_blocks INDEXED BY blocks_with_charges
         WHERE account_id = ?1 AND charges > 0 AND seq >= ?2
     ), ?2) ORDER BY seq DESC";
 
 /// The account's entries, newest first.
-pub fn entries(
+pub(crate) fn entries(
     connection: &Connection,
     account_id: &str,
     before: i64,

@@ -20,7 +20,7 @@ const FORM_WITH_MORE: u8 = 2;
 
 /// Borrows from a call that is being stored, or from the stored value.
 #[derive(Serialize, Deserialize)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     pub id: i64,
     pub request_id: &'a str,
     pub account_id: &'a str,
@@ -60,7 +60,7 @@ pub struct Record<'a> {
 
 /// Fields that only some calls have.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct More<'a> {
+pub(crate) struct More<'a> {
     pub cache_write: u32,
     pub cache_write_1h: u32,
     /// See [`Prices::to_stored`].
@@ -72,7 +72,7 @@ pub struct More<'a> {
 
 /// The usage and cost of a charged call.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct Paid {
+pub(crate) struct Paid {
     pub prompt: u32,
     pub cached: u32,
     pub completion: u32,
@@ -85,28 +85,28 @@ pub struct Paid {
 /// Record header: u32 length, then sequence, call ID and tokens as little-endian u64. Queries of many calls read only
 /// the header.
 const LENGTH: usize = size_of::<u32>();
-pub const HEAD: usize = LENGTH + 3 * size_of::<u64>();
+pub(crate) const HEAD: usize = LENGTH + 3 * size_of::<u64>();
 
 /// A record with its header, within a sequence of records.
 #[derive(Clone, Copy)]
-pub struct Framed<'a> {
+pub(crate) struct Framed<'a> {
     /// Sequence number of its ledger entry. A call that was not charged has a number too, but no entry.
     pub seq: i64,
     pub id: i64,
     /// The call's tokens, or those of the steps before it failed.
-    pub used: u64,
+    pub(crate) used: u64,
     /// The record including the header.
     pub bytes: &'a [u8],
 }
 
 /// The lists of a call as JSON; empty strings if they are empty.
-pub struct Lists {
+pub(crate) struct Lists {
     attempts: String,
     steps: String,
 }
 
 impl Lists {
-    pub fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &Call) -> Self {
         Self {
             attempts: json_list(&call.attempts),
             steps: json_list(&call.steps),
@@ -115,7 +115,7 @@ impl Lists {
 }
 
 impl<'a> Record<'a> {
-    pub fn of(
+    pub(crate) fn of(
         call: &'a Call,
         charged: Option<Charged>,
         charge: Option<&'a Charge>,
@@ -170,7 +170,7 @@ impl<'a> Record<'a> {
     }
 
     /// Appends the record to `bytes`; on an error `bytes` is unchanged.
-    pub fn write(&self, bytes: &mut Vec<u8>, seq: i64) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>, seq: i64) -> rusqlite::Result<()> {
         let before = bytes.len();
         let start = before + HEAD;
         bytes.resize(start + 1 + self.room(), 0);
@@ -243,12 +243,12 @@ impl<'a> Record<'a> {
     }
 
     /// The change of the balance.
-    pub fn delta(&self) -> i64 {
+    pub(crate) fn delta(&self) -> i64 {
         self.paid.map_or(0, |paid| paid.after - paid.before)
     }
 
     /// Decodes the call.
-    pub fn call(&self) -> rusqlite::Result<Call> {
+    pub(crate) fn call(&self) -> rusqlite::Result<Call> {
         let outcome = Outcome::parse(self.outcome).ok_or_else(|| unreadable(0, "outcome"))?;
         Ok(Call {
             id: CallId(unsigned(self.id)),
@@ -306,7 +306,7 @@ impl<'a> Record<'a> {
     }
 
     /// The cost recomputed from the stored usage and prices.
-    pub fn price(&self) -> rusqlite::Result<Option<NanoUsd>> {
+    pub(crate) fn price(&self) -> rusqlite::Result<Option<NanoUsd>> {
         let Some(paid) = &self.paid else {
             return Ok(None);
         };
@@ -316,7 +316,7 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Framed<'a> {
-    pub fn read(&self) -> rusqlite::Result<Record<'a>> {
+    pub(crate) fn read(&self) -> rusqlite::Result<Record<'a>> {
         read(&self.bytes[HEAD..])
     }
 
@@ -337,7 +337,7 @@ impl<'a> Framed<'a> {
 }
 
 /// Iterates over concatenated records; it ends after the first unreadable one.
-pub fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
+pub(crate) fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -353,7 +353,7 @@ pub fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>
 }
 
 /// Decodes a record without its header.
-pub fn read(bytes: &[u8]) -> rusqlite::Result<Record<'_>> {
+pub(crate) fn read(bytes: &[u8]) -> rusqlite::Result<Record<'_>> {
     let record = match bytes.split_first() {
         Some((&FORM, record)) => postcard::from_bytes(record).ok(),
         Some((&FORM_WITH_MORE, record)) => read_with_more(record),
@@ -368,7 +368,7 @@ fn read_with_more(bytes: &[u8]) -> Option<Record<'_>> {
     Some(Record { more, ..record })
 }
 
-pub fn number(id: CallId) -> i64 {
+pub(crate) fn number(id: CallId) -> i64 {
     i64::try_from(id.0).unwrap_or(i64::MAX)
 }
 

@@ -30,7 +30,7 @@ use crate::{
     ledger::{Health, LedgerError},
 };
 
-pub struct Writer {
+pub(crate) struct Writer {
     /// `Some` until the writer is dropped.
     commands: Option<Sender<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(database: Database, directory: Shared, durability: Durability) -> Self {
+    pub(crate) fn start(database: Database, directory: Shared, durability: Durability) -> Self {
         let (commands, queue) = queue::new();
         let health = Arc::<Health>::default();
         let is_shared = durability == Durability::Process;
@@ -61,18 +61,18 @@ impl Writer {
     }
 
     /// Whether a charge that is sent now can be expected to be committed soon.
-    pub fn takes_charges(&self) -> bool {
+    pub(crate) fn takes_charges(&self) -> bool {
         self.health.takes_charges()
     }
 
-    pub fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &Health {
         &self.health
     }
 
     /// Sends a command after all that any thread sent before, and returns its result once it is committed.
     ///
     /// A command that was sent runs to its end, even if this future is dropped.
-    pub async fn execute<T: Send + 'static>(
+    pub(crate) async fn execute<T: Send + 'static>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, LedgerError> {
@@ -82,7 +82,7 @@ impl Writer {
     }
 
     /// Executes a short command: on this thread if no other is running, else with the next batch.
-    pub async fn execute_soon<T: Send + 'static>(
+    pub(crate) async fn execute_soon<T: Send + 'static>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, LedgerError> {
@@ -94,7 +94,7 @@ impl Writer {
     }
 
     /// Sends a command without a reply.
-    pub fn submit(&self, command: Command) {
+    pub(crate) fn submit(&self, command: Command) {
         match self.sender() {
             Ok(commands) => commands.send(command),
             Err(error) => {
@@ -131,7 +131,7 @@ async fn received<T>(result: oneshot::Receiver<Result<T, LedgerError>>) -> Resul
 #[cfg(test)]
 impl Writer {
     /// Runs any step in a transaction of the writer.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {

@@ -32,7 +32,7 @@ const FILES_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_UNPOSTED: usize = 100_000;
 
 /// The state of the writer.
-pub struct Work {
+pub(crate) struct Work {
     database: Database,
     directory: Shared,
     health: Arc<Health>,
@@ -48,7 +48,7 @@ pub struct Work {
 }
 
 /// The loop of the writer thread; it ends when the last sender is dropped.
-pub fn run(work: &Mutex<Work>, mut queue: Queue<Command>) {
+pub(crate) fn run(work: &Mutex<Work>, mut queue: Queue<Command>) {
     let mut last_trial = Instant::now();
     loop {
         let timeout = locked(work).timeout();
@@ -77,7 +77,7 @@ fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
 }
 
 impl Work {
-    pub fn new(
+    pub(crate) fn new(
         database: Database,
         directory: Shared,
         health: Arc<Health>,
@@ -182,7 +182,7 @@ impl Work {
         clippy::result_large_err,
         reason = "the error is the command, which goes on to the queue"
     )]
-    pub fn commit_at_once(&mut self, command: Command) -> Result<(), Command> {
+    pub(crate) fn commit_at_once(&mut self, command: Command) -> Result<(), Command> {
         let started = Instant::now();
         let is_much = self.database.is_behind() || self.database.news() >= POST_AT;
         if self.stale || is_much || self.database.begin_at_once().is_err() {

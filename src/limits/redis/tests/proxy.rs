@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub port: u16,
     state: Arc<State>,
     _task: AbortOnDropHandle<()>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Proxy {
-    pub async fn to(port: u16) -> Self {
+    pub(crate) async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let state = Arc::new(State {
             to: AtomicU16::new(port),
@@ -44,21 +44,21 @@ impl Proxy {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Makes new connections go to this port.
-    pub fn turn_to(&self, port: u16) {
+    pub(crate) fn turn_to(&self, port: u16) {
         self.state.to.store(port, Relaxed);
     }
 
     /// Starts or stops losing replies. When it stops, connections that lost a reply are closed.
-    pub fn lose_replies(&self, lose: bool) {
+    pub(crate) fn lose_replies(&self, lose: bool) {
         self.state.loses_replies.store(lose, Relaxed);
     }
 
-    pub fn delay_next_reply(&self, delay: Duration) {
+    pub(crate) fn delay_next_reply(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay_ms.store(delay, Relaxed);
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::db::testing::fake_clock::FakeClock;
 
 /// A running `redis-server`; dropping it kills the process.
-pub struct Server {
+pub(crate) struct Server {
     process: Child,
     pub port: u16,
     args: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 /// Waits until the condition holds; panics after 15 seconds.
-pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
         assert!(begun.elapsed() < Duration::from_secs(15), "never: {what}");
@@ -29,23 +29,23 @@ pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     }
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     free.local_addr().unwrap().port()
 }
 
 impl Server {
-    pub async fn start(args: &[&str]) -> Self {
+    pub(crate) async fn start(args: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         Self::start_in(folder, args).await
     }
 
-    pub async fn start_in(folder: TempDir, args: &[&str]) -> Self {
+    pub(crate) async fn start_in(folder: TempDir, args: &[&str]) -> Self {
         Self::start_by(None, folder, args).await
     }
 
     /// Starts a server whose clock can be set.
-    pub async fn start_with_clock() -> Self {
+    pub(crate) async fn start_with_clock() -> Self {
         let folder = TempDir::new().unwrap();
         let clock = FakeClock::in_folder(folder.path());
         Self::start_by(Some(clock), folder, &[]).await
@@ -67,44 +67,44 @@ impl Server {
     }
 
     /// Sets how many seconds the server's clock is ahead of the machine's.
-    pub fn set_clock(&self, seconds: i64) {
+    pub(crate) fn set_clock(&self, seconds: i64) {
         self.clock.as_ref().unwrap().set(seconds);
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         FakeClock::clear(self.process.id());
     }
 
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.kill();
         self.restart_killed().await;
     }
 
-    pub async fn restart_killed(&mut self) {
+    pub(crate) async fn restart_killed(&mut self) {
         self.process = spawn(&self.folder, self.port, &self.args, self.clock.as_ref());
         self.until_up().await;
     }
 
     /// Sends the process a signal, `STOP` or `CONT`.
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let id = self.process.id().to_string();
         let status = Command::new("kill").args(["-s", signal, &id]).status();
         assert!(status.unwrap().success());
     }
 
-    pub async fn connection(&self) -> redis::RedisResult<MultiplexedConnection> {
+    pub(crate) async fn connection(&self) -> redis::RedisResult<MultiplexedConnection> {
         let client = redis::Client::open(self.url())?;
         client.get_multiplexed_async_connection().await
     }
 
     /// Runs a command, given as words separated by spaces.
-    pub async fn run<T: FromRedisValue>(&self, words: &str) -> T {
+    pub(crate) async fn run<T: FromRedisValue>(&self, words: &str) -> T {
         let mut connection = self.connection().await.unwrap();
         command(words).query_async(&mut connection).await.unwrap()
     }

@@ -17,7 +17,7 @@ const MAX_HEADERS: usize = 128;
 
 /// Status, framing and the needed headers of a response.
 #[derive(Debug)]
-pub struct Head {
+pub(crate) struct Head {
     pub status: u16,
     pub content_type: String,
     pub content_encoding: Option<String>,
@@ -30,7 +30,7 @@ pub struct Head {
 impl Head {
     /// Parses the head at the start of `bytes` and returns it with its length; `None` if it is incomplete. Interim
     /// responses (1xx) are returned as heads, too.
-    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, UpstreamError> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, UpstreamError> {
         if bytes.is_empty() {
             return Ok(None);
         }

@@ -21,8 +21,8 @@ use tokio::{
 mod head;
 mod pool;
 
-pub use head::Head;
-pub use pool::Pool;
+pub(crate) use head::Head;
+pub(crate) use pool::Pool;
 
 use crate::{
     net::{
@@ -37,7 +37,7 @@ use crate::{
 const MAX_READ_BYTES: usize = 64 << 10;
 
 /// A connection to a provider, with the state of its current response.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: Stream,
     buffer: BytesMut,
     /// How many bytes the next read takes at most; it grows while reads fill it.
@@ -49,7 +49,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: Stream, lane: usize) -> Self {
+    pub(crate) fn new(stream: Stream, lane: usize) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// Whether the connection is open and has no unsolicited bytes.
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         let mut byte = [0];
         let mut byte = ReadBuf::new(&mut byte);
         let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut byte));
@@ -70,22 +70,22 @@ impl Connection {
     }
 
     /// Whether another request may be sent: the last response was read to its end.
-    pub fn is_reusable(&self) -> bool {
+    pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing.is_over() && self.buffer.is_empty()
     }
 
     /// Whether the connection may become reusable when the end of the response arrives: no bytes are unread.
-    pub fn may_become_reusable(&self) -> bool {
+    pub(crate) fn may_become_reusable(&self) -> bool {
         self.keep_alive && self.buffer.is_empty()
     }
 
     /// Frees the buffer of an idle connection.
-    pub fn free_buffer(&mut self) {
+    pub(crate) fn free_buffer(&mut self) {
         self.buffer = BytesMut::new();
     }
 
     /// Sends a request and returns the head of its response.
-    pub async fn send(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
+    pub(crate) async fn send(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
         self.keep_alive = false; // until there is a response
         self.read_size = SHARED_BYTES;
         let mut unsent = Unsent {
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// The next bytes of the response body; `None` at its end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
@@ -190,7 +190,7 @@ impl Connection {
     }
 
     /// Reads the end of a body if it has arrived. If there is more data, the connection is not reused.
-    pub fn skip_end(&mut self) {
+    pub(crate) fn skip_end(&mut self) {
         while let Some(Ok(Some(data))) = self.next().now_or_never() {
             if !data.is_empty() {
                 self.keep_alive = false; // data, not only the end

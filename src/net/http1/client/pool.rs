@@ -30,7 +30,7 @@ const MAX_IDLE: usize = 256;
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Idle connections to one address.
-pub struct Pool {
+pub(crate) struct Pool {
     connector: Connector,
     address: Uri,
     lanes: Vec<Mutex<Lane>>,
@@ -46,7 +46,7 @@ struct Lane {
 
 impl Pool {
     /// `address` has the scheme, the host and the port.
-    pub fn new(address: Uri, connect_timeout: Duration) -> Result<Self, String> {
+    pub(crate) fn new(address: Uri, connect_timeout: Duration) -> Result<Self, String> {
         Ok(Self {
             connector: connect::connector(connect_timeout)?,
             address,
@@ -57,7 +57,7 @@ impl Pool {
     /// An idle connection of this lane, or a new one.
     ///
     /// Boxed, because it is moved more often than it is created.
-    pub async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
+    pub(crate) async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
         let number = lanes::this_lane();
         while let Some((mut idle, since)) = self.pop_latest(number) {
             if since.elapsed() < IDLE_TIMEOUT && idle.is_alive() {
@@ -70,7 +70,7 @@ impl Pool {
     }
 
     /// Puts a connection into the pool after the end of its body has arrived; drops it if that takes too long.
-    pub fn put_after_end(self: &Arc<Self>, mut connection: Box<Connection>) {
+    pub(crate) fn put_after_end(self: &Arc<Self>, mut connection: Box<Connection>) {
         let runtime = Handle::try_current();
         let (true, Ok(runtime)) = (connection.may_become_reusable(), runtime) else {
             return;
@@ -85,7 +85,7 @@ impl Pool {
     }
 
     /// Puts a connection into the pool; drops it if it cannot be reused.
-    pub fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
+    pub(crate) fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
         let runtime = Handle::try_current();
         let (true, Ok(runtime)) = (connection.is_reusable(), runtime) else {
             return;

@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Timeouts of reads from the client.
 #[derive(Clone, Copy)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// Until the first byte of a request.
     pub idle: Duration,
     /// From the first byte of a head to its end.
@@ -46,7 +46,7 @@ pub struct Timeouts {
 }
 
 /// The state of a connection between and during its requests.
-pub struct Connection<S> {
+pub(crate) struct Connection<S> {
     pub stream: S,
     /// Bytes that were read and not parsed yet.
     pub input: BytesMut,
@@ -67,7 +67,7 @@ enum Waiting {
 }
 
 /// Result of waiting for a request.
-pub enum NextRequest {
+pub(crate) enum NextRequest {
     Request(Box<Head>),
     /// The request that stands in for a refused head.
     Refused(Box<Request<()>>),
@@ -76,7 +76,7 @@ pub enum NextRequest {
 }
 
 /// How far the body of the current request has been read.
-pub enum BodyState {
+pub(crate) enum BodyState {
     /// To its end.
     Complete,
     /// It is read as the handler asks for it.
@@ -86,7 +86,7 @@ pub enum BodyState {
 }
 
 /// An event on the connection while a request is handled.
-pub enum ConnectionEvent {
+pub(crate) enum ConnectionEvent {
     /// The reader of the body can make progress: there is data, the end or an error.
     BodyAdvanced,
     /// The client has hung up.
@@ -94,7 +94,7 @@ pub enum ConnectionEvent {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub fn new(stream: S, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(stream: S, timeouts: Timeouts) -> Self {
         Self {
             stream,
             input: BytesMut::new(),
@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether the client uses HTTP/2. Waits for the first bytes within the timeouts.
-    pub fn poll_http2(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_http2(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
             if self.input.starts_with(HTTP2_PREFACE) {
                 return Poll::Ready(true);
@@ -124,12 +124,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether no byte of the next request has arrived.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.input.is_empty()
     }
 
     /// Reads the next request up to the end of its head.
-    pub fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<NextRequest> {
+    pub(crate) fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<NextRequest> {
         loop {
             match self.framing.next(&mut self.input) {
                 Ok(Next::Head(head)) => {
@@ -185,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Takes the body of the request if all of it has been read already.
-    pub fn take_complete_body(&mut self) -> Option<Bytes> {
+    pub(crate) fn take_complete_body(&mut self) -> Option<Bytes> {
         let left = self.framing.left()?;
         if left > self.input.len() as u64 {
             return None;
@@ -198,12 +198,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Length of the rest of the body; `None` if it is chunked.
-    pub fn remaining_length(&self) -> Option<u64> {
+    pub(crate) fn remaining_length(&self) -> Option<u64> {
         self.framing.left()
     }
 
     /// Sends `100 Continue` before the body is first read, because the client waits for it.
-    pub fn expect_continue(&mut self) {
+    pub(crate) fn expect_continue(&mut self) {
         self.unsent_continue = CONTINUE;
     }
 
@@ -218,7 +218,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends the rest of a `100 Continue` that was partly sent, before the response. One that was not begun is omitted:
     /// the response takes its place.
-    pub fn poll_finish_continue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_finish_continue(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.unsent_continue.len() == CONTINUE.len() {
             self.unsent_continue = b"";
         }
@@ -229,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Passes the body to its reader, and detects that the client hangs up.
-    pub fn poll_event(
+    pub(crate) fn poll_event(
         &mut self,
         body: &mut BodyState,
         context: &mut Context<'_>,
@@ -291,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the start of the next request will be known: the body has been read to its end, or still has a reader.
     ///
     /// It is unknown if the client waits for a `100 Continue` that was not sent: the client may send the body or not.
-    pub fn can_find_next_request(&mut self, body: &mut BodyState) -> bool {
+    pub(crate) fn can_find_next_request(&mut self, body: &mut BodyState) -> bool {
         let continue_is_unsent = self.unsent_continue.len() == CONTINUE.len();
         if let BodyState::Reading(sender) = body {
             if continue_is_unsent {
@@ -322,14 +325,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Shuts down the sending side; `false` if that failed.
-    pub async fn close(&mut self) -> bool {
+    pub(crate) async fn close(&mut self) -> bool {
         let closed = poll_fn(|context| Pin::new(&mut self.stream).poll_shutdown(context));
         closed.await.is_ok()
     }
 
     /// Reads and discards for a while what the client still sends. If a connection is closed with unread bytes, the
     /// kernel resets it, and the reset can arrive before the response with the error.
-    pub async fn linger(&mut self) {
+    pub(crate) async fn linger(&mut self) {
         self.timer.as_mut().reset(Instant::now() + LINGER);
         poll_fn(|context| self.poll_linger(context)).await;
     }

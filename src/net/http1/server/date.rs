@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Appends the current time.
-pub fn put(buffer: &mut BytesMut) {
+pub(crate) fn put(buffer: &mut BytesMut) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let second = now.map_or(0, |now| now.as_secs());
     FORMATTED.with_borrow_mut(|(formatted, text)| {

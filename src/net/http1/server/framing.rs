@@ -13,7 +13,7 @@ use crate::net::http1::{
 };
 
 #[derive(Debug)]
-pub struct Framing(At);
+pub(crate) struct Framing(At);
 
 #[derive(Debug)]
 enum At {
@@ -26,7 +26,7 @@ enum At {
 
 /// The next piece of a connection.
 #[derive(Debug)]
-pub enum Next {
+pub(crate) enum Next {
     Head(Box<Head>),
     Data(Bytes),
     /// The request is over.
@@ -36,19 +36,19 @@ pub enum Next {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub(crate) enum Broken {
     Head(Refused),
     /// A body that does not follow its framing: where the next request starts is unknown.
     Body,
 }
 
 impl Framing {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(At::Head { searched: 0 })
     }
 
     /// The bytes that are left of a body with a `Content-Length`.
-    pub fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         match &self.0 {
             At::Body(body) => body.left(),
             At::Head { .. } => None,
@@ -56,7 +56,7 @@ impl Framing {
     }
 
     /// Takes the next piece off the front of `bytes`. A head stays there until it is complete.
-    pub fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
+    pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
         match &mut self.0 {
             At::Head { searched } => {
                 while *searched == 0 && bytes.starts_with(b"\r\n") {

@@ -15,21 +15,21 @@ const USUAL_HEADERS: usize = 24;
 
 /// Framing of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     Length(u64),
     Chunked,
 }
 
 /// A request without its body.
 #[derive(Debug)]
-pub struct Head {
+pub(crate) struct Head {
     pub request: Request<()>,
     pub body: Body,
 }
 
 impl Head {
     /// Parses a complete head, including its empty line.
-    pub fn read(head: &Bytes) -> Result<Self, Refused> {
+    pub(crate) fn read(head: &Bytes) -> Result<Self, Refused> {
         let mut at = 0;
         let mut next_line = || {
             let end = at + memchr(b'\n', &head[at..]).ok_or(Refused::LineEnds)?;
@@ -51,7 +51,7 @@ impl Head {
     }
 
     /// Whether the client may send another request on this connection.
-    pub fn keeps_alive(&self) -> bool {
+    pub(crate) fn keeps_alive(&self) -> bool {
         let has_option = |option: &str| {
             let values = self.request.headers().get_all(header::CONNECTION);
             let mut options = values
@@ -68,7 +68,7 @@ impl Head {
     }
 
     /// Whether the client waits for `100 Continue` before it sends the body.
-    pub fn expects_continue(&self) -> bool {
+    pub(crate) fn expects_continue(&self) -> bool {
         let expected = self.request.headers().get(header::EXPECT);
         self.request.version() == Version::HTTP_11
             && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
@@ -76,7 +76,7 @@ impl Head {
 }
 
 /// The caller's request ID in a refused head, if it can be found.
-pub fn request_id(head: &[u8]) -> Option<&[u8]> {
+pub(crate) fn request_id(head: &[u8]) -> Option<&[u8]> {
     let lines = head.split(|byte| *byte == b'\n');
     lines
         .map(<[u8]>::trim_ascii_end)
@@ -114,7 +114,7 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-pub fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 

@@ -24,7 +24,7 @@ mod head;
 mod request_body;
 mod response_writer;
 
-pub use connection::{Connection, Timeouts};
+pub(crate) use connection::{Connection, Timeouts};
 
 use self::{
     connection::{BodyState, ConnectionEvent, NextRequest},
@@ -38,7 +38,7 @@ use crate::net::shutdown::Shutdown;
 ///
 /// `during_shutdown` is true for a connection that was accepted after shutdown was requested: its first request still
 /// gets a response, which says that the gateway stops.
-pub async fn serve<S, F>(
+pub(crate) async fn serve<S, F>(
     mut connection: Connection<S>,
     handler: impl Fn(Request<Body>) -> F,
     shutdown: &Shutdown,

@@ -16,17 +16,17 @@ use hyper::body::{Frame, SizeHint};
 /// The connection ended before the body did, or the framing of the body is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("the request body was cut off")]
-pub struct CutOff;
+pub(crate) struct CutOff;
 
 /// The body, for its reader.
-pub struct RequestBody {
+pub(crate) struct RequestBody {
     shared: Arc<Mutex<Shared>>,
     /// Bytes left to read; `None` if the body is chunked.
     left: Option<u64>,
 }
 
 /// The connection's side of a body.
-pub struct BodySender(Arc<Mutex<Shared>>);
+pub(crate) struct BodySender(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
@@ -51,7 +51,7 @@ enum Rest {
 
 /// What the reader of a body needs from the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Demand {
+pub(crate) enum Demand {
     More,
     Nothing,
     /// The reader was dropped.
@@ -59,7 +59,7 @@ pub enum Demand {
 }
 
 /// Both sides of a body; `length` is `None` if it is chunked.
-pub fn request_body(length: Option<u64>) -> (BodySender, RequestBody) {
+pub(crate) fn request_body(length: Option<u64>) -> (BodySender, RequestBody) {
     let shared = Arc::<Mutex<Shared>>::default();
     let body = RequestBody {
         shared: shared.clone(),
@@ -70,7 +70,7 @@ pub fn request_body(length: Option<u64>) -> (BodySender, RequestBody) {
 
 impl BodySender {
     /// The reader's demand; the task of `context` is woken when it changes.
-    pub fn demand(&self, context: &Context<'_>) -> Demand {
+    pub(crate) fn demand(&self, context: &Context<'_>) -> Demand {
         let mut shared = lock(&self.0);
         if shared.reader_is_gone {
             return Demand::ReaderGone;
@@ -84,19 +84,19 @@ impl BodySender {
         }
     }
 
-    pub fn reader_is_gone(&self) -> bool {
+    pub(crate) fn reader_is_gone(&self) -> bool {
         lock(&self.0).reader_is_gone
     }
 
     /// Passes a piece to the reader and wakes it, unless it is in this task, which polls it again anyway.
-    pub fn send(&self, piece: Bytes, context: &Context<'_>) {
+    pub(crate) fn send(&self, piece: Bytes, context: &Context<'_>) {
         self.change(Some(context), |shared| {
             shared.piece = Some(piece);
             shared.is_wanted = false;
         });
     }
 
-    pub fn end(&self, context: &Context<'_>) {
+    pub(crate) fn end(&self, context: &Context<'_>) {
         self.change(Some(context), |shared| shared.rest = Rest::End);
     }
 

@@ -29,7 +29,7 @@ const MAX_SIZE_LINE_BYTES: usize = 2 * size_of::<usize>() + 2;
 
 /// Properties of a request that determine the framing of its response.
 #[derive(Clone, Copy)]
-pub struct ResponseOptions {
+pub(crate) struct ResponseOptions {
     /// It is a `HEAD` request.
     pub head_only: bool,
     /// HTTP/1.0, which has no chunked encoding.
@@ -39,19 +39,19 @@ pub struct ResponseOptions {
 
 impl ResponseOptions {
     /// Response to a refused request; the connection closes after it.
-    pub const CLOSING: Self = Self {
+    pub(crate) const CLOSING: Self = Self {
         head_only: false,
         is_http10: false,
         keep_alive: false,
     };
 
-    pub fn with_keep_alive(self, keep_alive: bool) -> Self {
+    pub(crate) fn with_keep_alive(self, keep_alive: bool) -> Self {
         Self { keep_alive, ..self }
     }
 }
 
 /// A response that is being sent.
-pub struct ResponseWriter {
+pub(crate) struct ResponseWriter {
     body: Body,
     frame: Frame,
     /// Head and small pieces of the body; the first bytes to be written.
@@ -78,7 +78,7 @@ enum Frame {
 }
 
 impl ResponseWriter {
-    pub fn new(response: Response<Body>, options: ResponseOptions) -> Self {
+    pub(crate) fn new(response: Response<Body>, options: ResponseOptions) -> Self {
         let (parts, body) = response.into_parts();
         let (status, headers) = (parts.status, &parts.headers);
         let has_no_body = status.is_informational()
@@ -128,7 +128,7 @@ impl ResponseWriter {
     }
 
     /// Ready when the response has been written. Fails if the body or a write fails.
-    pub fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),
         context: &mut Context<'_>,

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 /// The smallest integer within the bounds; without a lower bound, 1 or the upper bound if that is smaller.
-pub fn integer(schema: &Value) -> Value {
+pub(crate) fn integer(schema: &Value) -> Value {
     json!(round(lowest(schema, true)))
 }
 
-pub fn number(schema: &Value) -> Value {
+pub(crate) fn number(schema: &Value) -> Value {
     let lowest = lowest(schema, false);
     if lowest.fract() == 0.0 {
         return json!(round(lowest));
@@ -40,7 +40,7 @@ fn round(number: f64) -> i64 {
     number.round() as i64
 }
 
-pub fn text(schema: &Value) -> Value {
+pub(crate) fn text(schema: &Value) -> Value {
     let known = match schema.get("format").and_then(Value::as_str) {
         Some("date-time") => "2026-01-01T00:00:00Z",
         Some("date") => "2026-01-01",
@@ -63,7 +63,7 @@ pub fn text(schema: &Value) -> Value {
 }
 
 /// The `at`th of several distinct values, derived from `value`.
-pub fn nth_variant(schema: &Value, value: Value, at: usize) -> Value {
+pub(crate) fn nth_variant(schema: &Value, value: Value, at: usize) -> Value {
     let choices = schema.get("enum").and_then(Value::as_array);
     if let Some(choice) = choices.and_then(|choices| choices.get(at)) {
         return choice.clone();

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Echo, NewResponse, ResponsesRequest};
+use super::{NewResponse, ResponsesRequest, echo::Echo};
 use crate::{
     base::money::NanoUsd,
     wire::{
