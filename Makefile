@@ -31,7 +31,9 @@ run-local:
 	cargo build --profile quick
 	@scripts/run-local
 
-# Downloads run while the compiler is busy.
+# Downloads run while the compiler is busy. Everything is compiled once, so nothing is prepared for compiling it again.
+test: export CARGO_INCREMENTAL = 0
+test: export CARGO_PROFILE_DEV_CODEGEN_UNITS = 16
 test:
 	@mkdir -p target; \
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
