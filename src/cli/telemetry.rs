@@ -4,19 +4,21 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::{
     Layer as _,
-    filter::{LevelFilter, Targets},
+    filter::{LevelFilter, ParseError, Targets},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
 
 use crate::config::{Log, LogFormat};
 
-/// Starts logging, and logs panics as errors. `RUST_LOG` overrides the configured level.
+/// Starts logging, and logs panics as errors. `RUST_LOG` overrides the configured level; one that cannot be read is
+/// ignored with a warning.
 pub(crate) fn start(log: &Log) {
-    let overridden = std::env::var("RUST_LOG").ok();
-    let filter = overridden
-        .and_then(|directives| filter(&directives))
-        .or_else(|| filter(&log.level))
+    let overriding = std::env::var("RUST_LOG").ok().and_then(|it| filter(&it));
+    let is_ignored = matches!(overriding, Some(Err(_)));
+    let filter = overriding
+        .and_then(Result::ok)
+        .or_else(|| filter(&log.level)?.ok())
         .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -34,12 +36,14 @@ pub(crate) fn start(log: &Log) {
         let message = panic.payload_as_str().unwrap_or("without a message");
         tracing::error!(place, "panic: {message}");
     }));
+    if is_ignored {
+        tracing::warn!(
+            "RUST_LOG cannot be read and is ignored; it takes levels and targets, e.g. `tollgate=debug,hyper=warn`"
+        );
+    }
 }
 
-/// The filter of comma-separated directives such as `tollgate=debug`; `None` if there are none or one is invalid.
-fn filter(directives: &str) -> Option<Targets> {
-    if directives.trim().is_empty() {
-        return None;
-    }
-    directives.parse().ok()
+/// The filter of comma-separated directives such as `tollgate=debug`; `None` if there are none.
+fn filter(directives: &str) -> Option<Result<Targets, ParseError>> {
+    (!directives.trim().is_empty()).then(|| directives.parse())
 }

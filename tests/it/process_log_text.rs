@@ -104,3 +104,16 @@ async fn a_key_in_the_wrong_place_is_refused_and_not_logged() {
     let found = ended.stderr.lines().find(|line| line.contains(secret));
     assert_eq!(found, None, "and the key is not");
 }
+
+#[tokio::test]
+async fn an_unreadable_rust_log_is_ignored_with_a_warning() {
+    let environment = [("RUST_LOG", "tollgate=nonsense")];
+    let serving = Serving::start_with(1, "kind = \"simulator\"", &environment).await;
+    let ended = serving.process.terminated().await;
+    let warning = ended.stderr.lines().find(|it| it.contains("RUST_LOG"));
+    assert!(warning.unwrap().contains("WARN"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("INFO"),
+        "the configured level applies"
+    );
+}
