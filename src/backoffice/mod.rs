@@ -40,22 +40,26 @@ mod tests;
 mod throttle;
 pub(crate) mod webhook;
 
-pub use self::actions::Action;
-pub(crate) use self::actions::RecordedAction;
-pub use self::alerts::AlertWithDeliveries;
-pub(crate) use self::alerts::{Alert, AlertKind, NewAlert};
-pub(crate) use self::checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout};
-pub(crate) use self::deliveries::{Channel, Delivery, Route};
-pub use self::deliveries::{DeliveryState, Event};
-pub(crate) use self::identities::Identity;
-pub(crate) use self::links::Link;
-pub use self::links::{MadeLink, NewLink, Purpose};
-pub(crate) use self::password::Passwords;
-pub(crate) use self::people::Person;
-pub use self::people::{NewPerson, Role};
-pub(crate) use self::sessions::Session;
-pub use self::sessions::{Digest, NewSession};
-pub(crate) use self::throttle::{Attempt, Throttle};
+pub use self::{
+    actions::Action,
+    alerts::AlertWithDeliveries,
+    deliveries::{DeliveryState, Event},
+    links::{MadeLink, NewLink, Purpose},
+    people::{NewPerson, Role},
+    sessions::{Digest, NewSession},
+};
+pub(crate) use self::{
+    actions::RecordedAction,
+    alerts::{Alert, AlertKind, NewAlert},
+    checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
+    deliveries::{Channel, Delivery, Route},
+    identities::Identity,
+    links::Link,
+    password::Passwords,
+    people::Person,
+    sessions::Session,
+    throttle::{Attempt, Throttle},
+};
 use self::{
     postgres::PostgresStore,
     sql::{Row, Statement},

@@ -49,11 +49,7 @@ async fn actions_are_returned_unchanged_newest_first(given: Given) {
         action("account.close", "acct_1"),
     ];
     for action in &actions {
-        given
-            .backoffice
-            .record_once(&random_id("action_"), action)
-            .await
-            .unwrap();
+        given.backoffice.record(action).await.unwrap();
     }
     let page = given.backoffice.actions_page(None, None, 10).await.unwrap();
     assert!(
@@ -68,10 +64,7 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
     for number in 0..10 {
         given
             .backoffice
-            .record_once(
-                &random_id("action_"),
-                &action(&number.to_string(), "acct_1"),
-            )
+            .record(&action(&number.to_string(), "acct_1"))
             .await
             .unwrap();
     }
@@ -88,7 +81,7 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
         // Actions recorded meanwhile are on none of the following pages.
         given
             .backoffice
-            .record_once(&random_id("action_"), &action("late", "acct_1"))
+            .record(&action("late", "acct_1"))
             .await
             .unwrap();
     }
@@ -114,10 +107,7 @@ async fn actions_are_found_by_their_subject(given: Given) {
         let subject = format!("acct_{}", number % 2);
         given
             .backoffice
-            .record_once(
-                &random_id("action_"),
-                &action(&number.to_string(), &subject),
-            )
+            .record(&action(&number.to_string(), &subject))
             .await
             .unwrap();
     }
@@ -142,10 +132,7 @@ async fn concurrent_actions_are_each_recorded_once(given: Given) {
         let backoffice = given.backoffice.clone();
         tokio::spawn(async move {
             backoffice
-                .record_once(
-                    &random_id("action_"),
-                    &action(&number.to_string(), "acct_1"),
-                )
+                .record(&action(&number.to_string(), "acct_1"))
                 .await
         })
     });

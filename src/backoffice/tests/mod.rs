@@ -16,6 +16,13 @@ use crate::{
     db::{postgres::Address, testing::postgres_server::PostgresServer},
 };
 
+impl Backoffice {
+    /// Records an action under a new ID.
+    async fn record(&self, action: &Action) -> Result<(), BackofficeError> {
+        self.record_once(&random_id("action_"), action).await
+    }
+}
+
 /// Runs every case on SQLite and on PostgreSQL.
 macro_rules! contract {
     ($($case:ident),+ $(,)?) => {

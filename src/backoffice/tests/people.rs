@@ -221,7 +221,7 @@ async fn data_survives_a_restart(given: Given) {
     let digest = given.session(1, &ada, NOW).await;
     given
         .backoffice
-        .record_once(&random_id("action_"), &actions::action("first", "acct_1"))
+        .record(&actions::action("first", "acct_1"))
         .await
         .unwrap();
     let given = given.restart();

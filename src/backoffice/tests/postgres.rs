@@ -122,11 +122,7 @@ async fn a_closed_connection_is_replaced() {
         assert!(given.is_in(&digest).await);
         assert_ne!(server.psql("postgres", &end), "0");
         let action = actions::action(&round.to_string(), "acct_1");
-        given
-            .backoffice
-            .record_once(&random_id("action_"), &action)
-            .await
-            .unwrap();
+        given.backoffice.record(&action).await.unwrap();
     }
     server.kill();
     server.start();
@@ -309,10 +305,7 @@ async fn the_store_works_through_pgbouncer() {
             let found = backoffice.session(&digest, NOW).await.unwrap().unwrap();
             assert_eq!(found.person.unwrap().id, person.id);
             backoffice
-                .record_once(
-                    &random_id("action_"),
-                    &actions::action("sign-up", &person.id),
-                )
+                .record(&actions::action("sign-up", &person.id))
                 .await
                 .unwrap();
         })

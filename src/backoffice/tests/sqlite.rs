@@ -48,11 +48,7 @@ async fn call_every_method(backoffice: &Backoffice) -> Vec<bool> {
         !is_unavailable(&backoffice.people_page("", None, 10).await),
         !is_unavailable(&backoffice.remove_person("person_1").await),
         !is_unavailable(&backoffice.prune(NOW).await),
-        !is_unavailable(
-            &backoffice
-                .record_once(&random_id("action_"), &actions::action("what", "acct_1"))
-                .await,
-        ),
+        !is_unavailable(&backoffice.record(&actions::action("what", "acct_1")).await),
         !is_unavailable(&backoffice.actions_page(None, None, 10).await),
     ]
 }

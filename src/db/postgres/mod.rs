@@ -15,5 +15,4 @@ mod tests;
 mod tls;
 
 pub use self::address::Address;
-pub(crate) use self::connect::Connected;
-pub(crate) use self::error::Error;
+pub(crate) use self::{connect::Connected, error::Error};
