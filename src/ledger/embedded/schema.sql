@@ -1,18 +1,18 @@
--- The embedded ledger. Amounts are nano-dollars, prices pico-dollars a token, times seconds (`…_at`) or milliseconds
--- (`…_ms`) since 1970.
+-- The embedded ledger. Units are in the names: `…_nano_usd` are billionths of a dollar, `…_pico_usd` trillionths (prices
+-- of one token), `…_ms` milliseconds and `…_at` seconds since 1970. docs/SQL.md has questions and queries.
 
 CREATE TABLE accounts (
-    id         TEXT PRIMARY KEY,
-    email      TEXT NOT NULL,
-    name       TEXT,
-    track      TEXT NOT NULL,
-    tier       TEXT NOT NULL,
-    closed     INTEGER NOT NULL DEFAULT 0,
-    created_at INTEGER NOT NULL,
-    -- Spent beyond all grants.
-    debt       INTEGER NOT NULL DEFAULT 0 CHECK (debt >= 0),
+    id            TEXT PRIMARY KEY,
+    email         TEXT NOT NULL,
+    name          TEXT,
+    track         TEXT NOT NULL,
+    tier          TEXT NOT NULL,
+    closed        INTEGER NOT NULL DEFAULT 0,
+    created_at    INTEGER NOT NULL,
+    -- Charges beyond all grants.
+    debt_nano_usd INTEGER NOT NULL DEFAULT 0 CHECK (debt_nano_usd >= 0),
     -- When an expiry left the account without credit; NULL once it gets a new grant.
-    lapsed_at  INTEGER
+    lapsed_at     INTEGER
 ) STRICT;
 CREATE INDEX accounts_by_time ON accounts (created_at, id);
 
@@ -29,16 +29,16 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_account ON api_keys (account_id);
 
 CREATE TABLE credit_grants (
-    id         TEXT PRIMARY KEY,
-    account_id TEXT NOT NULL REFERENCES accounts (id),
-    amount     INTEGER NOT NULL CHECK (amount > 0),
-    expires_at INTEGER,
-    reason     TEXT,
-    created_at INTEGER NOT NULL,
-    -- Unspent credit of this grant.
-    remaining  INTEGER NOT NULL DEFAULT 0,
+    id                 TEXT PRIMARY KEY,
+    account_id         TEXT NOT NULL REFERENCES accounts (id),
+    amount_nano_usd    INTEGER NOT NULL CHECK (amount_nano_usd > 0),
+    expires_at         INTEGER,
+    reason             TEXT,
+    created_at         INTEGER NOT NULL,
+    -- Unspent credit of this grant, as of the last posted call.
+    remaining_nano_usd INTEGER NOT NULL DEFAULT 0,
     -- The operator's identifier of a payment: a repeated one gives no second grant.
-    reference  TEXT
+    reference          TEXT
 ) STRICT;
 CREATE INDEX credit_grants_by_account ON credit_grants (account_id);
 CREATE UNIQUE INDEX credit_grants_once ON credit_grants (account_id, reference);
@@ -59,83 +59,164 @@ CREATE TABLE limits (
     PRIMARY KEY (account_id, model_id)
 ) STRICT;
 
--- Grants and expiries in order. The entry of a charge is the record of its call in `call_blocks`, numbered from the
--- same sequence.
+-- Every admitted call, whatever its outcome: posted within a second of its end, never changed.
+CREATE TABLE calls (
+    -- Begins with the time of admission: milliseconds since 1970, shifted left by 19 bits.
+    id                     INTEGER PRIMARY KEY,
+    -- The position of its charge in the view `ledger`; NULL if nothing was charged.
+    entry_seq              INTEGER,
+    -- The `X-Request-ID` of the response; not unique, because clients may choose it.
+    request_id             TEXT NOT NULL,
+    account_id             TEXT NOT NULL,
+    key_id                 TEXT NOT NULL,
+    model                  TEXT NOT NULL,
+    -- The model that a hybrid chose; otherwise the same as `model`.
+    routed_model           TEXT NOT NULL,
+    -- The provider's name in the configuration; NULL if none was called.
+    upstream               TEXT,
+    stream                 INTEGER NOT NULL,
+    -- `answered`, or why not: docs/SQL.md has the list.
+    outcome                TEXT NOT NULL,
+    failure                TEXT,
+    admitted_at_ms         INTEGER NOT NULL,
+    first_byte_at_ms       INTEGER,
+    ended_at_ms            INTEGER NOT NULL,
+    reserved_tokens        INTEGER NOT NULL,
+    held_nano_usd          INTEGER NOT NULL,
+    -- The most that the call could have cost.
+    worst_case_nano_usd    INTEGER NOT NULL,
+    -- Prices of the routed model at admission, for one token.
+    input_pico_usd         INTEGER NOT NULL,
+    cached_input_pico_usd  INTEGER NOT NULL,
+    output_pico_usd        INTEGER NOT NULL,
+    -- From here on NULL if nothing was charged. `prompt_tokens` includes cached and written ones.
+    prompt_tokens          INTEGER,
+    cached_tokens          INTEGER,
+    cache_write_tokens     INTEGER,
+    cache_write_1h_tokens  INTEGER,
+    completion_tokens      INTEGER,
+    reasoning_tokens       INTEGER,
+    cost_nano_usd          INTEGER,
+    balance_after_nano_usd INTEGER,
+    -- What the provider charges the operator; NULL if its prices are not configured.
+    provider_cost_nano_usd INTEGER,
+    -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if
+    -- there are more than the three above.
+    detail                 TEXT
+) STRICT;
+-- Which call had this X-Request-ID?
+CREATE INDEX calls_by_request ON calls (request_id);
+-- Which are the latest calls, of all accounts or of one?
+CREATE INDEX calls_by_time ON calls (ended_at_ms);
+CREATE INDEX calls_by_account ON calls (account_id, ended_at_ms);
+-- What is the statement of an account?
+CREATE INDEX calls_by_entry ON calls (account_id, entry_seq) WHERE entry_seq IS NOT NULL;
+-- Which calls failed lately? Most calls are answered, and have no entry in these.
+CREATE INDEX calls_not_answered ON calls (outcome, ended_at_ms) WHERE outcome <> 'answered';
+CREATE INDEX calls_not_answered_by_account ON calls (account_id, outcome, ended_at_ms)
+    WHERE outcome <> 'answered';
+-- Which long calls have reservations in the current window?
+CREATE INDEX calls_with_steps ON calls (id) WHERE detail -> 'steps' IS NOT NULL;
+
+-- Grants and expiries in order. A charge is a row of `calls`, numbered from the same sequence: see the view `ledger`.
 CREATE TABLE ledger_entries (
-    seq           INTEGER PRIMARY KEY,
-    account_id    TEXT NOT NULL REFERENCES accounts (id),
-    kind          TEXT NOT NULL CHECK (kind = 'charge' OR kind = 'grant' OR kind = 'expiry'),
-    -- The grant, or the call.
-    ref           TEXT NOT NULL,
-    delta         INTEGER NOT NULL,
+    seq                    INTEGER PRIMARY KEY,
+    account_id             TEXT NOT NULL REFERENCES accounts (id),
+    -- `opening` is the balance brought forward from calls and entries that were pruned.
+    kind                   TEXT NOT NULL CHECK (kind IN ('grant', 'expiry', 'opening')),
+    -- The grant; of an opening, the first day that is not pruned.
+    ref                    TEXT NOT NULL,
+    delta_nano_usd         INTEGER NOT NULL,
     -- The sum of the account's entries up to this one.
-    balance_after INTEGER NOT NULL,
-    at            INTEGER NOT NULL
+    balance_after_nano_usd INTEGER NOT NULL,
+    at                     INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX ledger_entries_by_account ON ledger_entries (account_id, seq);
--- A grant is posted once. A call is posted once because its record is.
+-- A grant is posted once. A call is posted once because its row is.
 CREATE UNIQUE INDEX ledger_entries_once ON ledger_entries (ref) WHERE kind = 'grant';
 
--- Consecutive calls of one account in one row, which is cheaper to write than a row and index entries for each call.
-CREATE TABLE call_blocks (
-    -- The sequence number of its last call.
-    seq        INTEGER PRIMARY KEY,
-    account_id TEXT NOT NULL,
-    calls      INTEGER NOT NULL,
-    charges    INTEGER NOT NULL,
-    first_id   INTEGER NOT NULL,
-    last_id    INTEGER NOT NULL,
-    -- When the first and the last of them ended.
-    first_ms   INTEGER NOT NULL,
-    last_ms    INTEGER NOT NULL,
-    -- How many have another outcome than `answered`, and how many had several steps.
-    odd        INTEGER NOT NULL,
-    stepped    INTEGER NOT NULL,
-    -- The records of the calls, concatenated in the order in which they were charged.
-    records    BLOB NOT NULL
-) STRICT;
-CREATE INDEX blocks_by_id ON call_blocks (first_id, last_id);
-CREATE INDEX blocks_by_time ON call_blocks (last_ms);
-CREATE INDEX blocks_by_account ON call_blocks (account_id, last_ms);
-CREATE INDEX blocks_with_charges ON call_blocks (account_id, seq) WHERE charges > 0;
-CREATE INDEX odd_blocks_by_time ON call_blocks (last_ms) WHERE odd > 0;
-CREATE INDEX odd_blocks_by_account ON call_blocks (account_id, last_ms) WHERE odd > 0;
-CREATE INDEX stepped_blocks ON call_blocks (first_id, last_id) WHERE stepped > 0;
-
--- Index from `X-Request-ID` to calls, for IDs that do not contain the time of the call: mostly those that clients chose.
-CREATE TABLE call_names (
-    request_id TEXT NOT NULL,
-    id         INTEGER NOT NULL,
-    PRIMARY KEY (request_id, id)
-) STRICT, WITHOUT ROWID;
-
--- Totals of a key's calls with one model on one day (UTC, `2026-11-16`). Tokens and cost are those of charged calls.
+-- Totals of a key's calls with one model on one day (UTC, `2026-11-16`). They remain when calls are pruned.
 CREATE TABLE usage_days (
-    account_id TEXT NOT NULL,
-    day        TEXT NOT NULL,
-    model      TEXT NOT NULL,
-    key_id     TEXT NOT NULL,
-    calls      INTEGER NOT NULL,
-    charged    INTEGER NOT NULL,
-    prompt     INTEGER NOT NULL,
-    cached     INTEGER NOT NULL,
-    completion INTEGER NOT NULL,
-    reasoning  INTEGER NOT NULL,
-    cost       INTEGER NOT NULL,
-    last_ms    INTEGER NOT NULL,
+    account_id             TEXT NOT NULL,
+    day                    TEXT NOT NULL,
+    model                  TEXT NOT NULL,
+    key_id                 TEXT NOT NULL,
+    calls                  INTEGER NOT NULL,
+    -- Tokens and cost are those of charged calls.
+    charged_calls          INTEGER NOT NULL,
+    prompt_tokens          INTEGER NOT NULL,
+    cached_tokens          INTEGER NOT NULL,
+    cache_write_tokens     INTEGER NOT NULL,
+    completion_tokens      INTEGER NOT NULL,
+    reasoning_tokens       INTEGER NOT NULL,
+    cost_nano_usd          INTEGER NOT NULL,
+    -- Calls whose cost at the provider is known, that cost, and what was charged for them beyond it.
+    costed_calls           INTEGER NOT NULL,
+    provider_cost_nano_usd INTEGER NOT NULL,
+    margin_nano_usd        INTEGER NOT NULL,
+    last_ended_at_ms       INTEGER NOT NULL,
     PRIMARY KEY (account_id, day, model, key_id)
 ) STRICT, WITHOUT ROWID;
 
--- Redo log of finished calls, in page-sized rows that are overwritten in place: rows that come and go would change the
--- list of free pages with each transaction.
-CREATE TABLE new_calls (
+-- Holds of running calls by account, as of the last second. The gateway keeps holds in memory and decides by those.
+CREATE TABLE held_now (
+    account_id    TEXT PRIMARY KEY,
+    calls         INTEGER NOT NULL,
+    held_nano_usd INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Redo log of finished calls that are not posted yet, in page-sized rows that are overwritten in place: rows that come
+-- and go would change the list of free pages with each transaction. At most a second old, except after a crash: the
+-- next start posts it. `records` is read by the gateway alone.
+CREATE TABLE redo_log (
     -- From 0, without gaps.
-    place   INTEGER PRIMARY KEY,
-    -- How many bytes of `records` are in use.
-    used    INTEGER NOT NULL,
-    records BLOB NOT NULL
+    page       INTEGER PRIMARY KEY,
+    used_bytes INTEGER NOT NULL,
+    records    BLOB NOT NULL
 ) STRICT;
 
 -- The sequence number up to which calls are posted; the redo log may still hold them.
-CREATE TABLE entered (last_seq INTEGER NOT NULL) STRICT;
-INSERT INTO entered VALUES (0);
+CREATE TABLE posted (last_seq INTEGER NOT NULL) STRICT;
+INSERT INTO posted VALUES (0);
+
+-- Every grant, charge and expiry in order, with the balance after it. `ref` is the grant's ID or the call's.
+CREATE VIEW ledger AS
+    SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
+    UNION ALL
+    SELECT entry_seq, account_id, 'charge', CAST(id AS TEXT), -cost_nano_usd, balance_after_nano_usd,
+        ended_at_ms / 1000
+    FROM calls WHERE entry_seq IS NOT NULL;
+
+-- What each account has, and what its running calls hold of it.
+CREATE VIEW balances AS
+    SELECT account_id, email, name, balance_nano_usd, held_nano_usd,
+        balance_nano_usd - held_nano_usd AS available_nano_usd
+    FROM (SELECT id AS account_id, email, name,
+            coalesce((SELECT sum(remaining_nano_usd) FROM credit_grants WHERE account_id = accounts.id), 0)
+                - debt_nano_usd AS balance_nano_usd,
+            coalesce((SELECT held_nano_usd FROM held_now WHERE account_id = accounts.id), 0) AS held_nano_usd
+        FROM accounts);
+
+-- Usage and cost of each account by month (UTC, `2026-11`).
+CREATE VIEW spend_by_month AS
+    SELECT substr(day, 1, 7) AS month, account_id, sum(calls) AS calls, sum(charged_calls) AS charged_calls,
+        sum(prompt_tokens) AS prompt_tokens, sum(cached_tokens) AS cached_tokens,
+        sum(cache_write_tokens) AS cache_write_tokens, sum(completion_tokens) AS completion_tokens,
+        sum(reasoning_tokens) AS reasoning_tokens, sum(cost_nano_usd) AS cost_nano_usd
+    FROM usage_days GROUP BY 1, 2;
+
+-- The same for each key.
+CREATE VIEW spend_by_key AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, key_id, api_keys.name AS key_name, sum(calls) AS calls,
+        sum(charged_calls) AS charged_calls, sum(prompt_tokens) AS prompt_tokens,
+        sum(cached_tokens) AS cached_tokens, sum(cache_write_tokens) AS cache_write_tokens,
+        sum(completion_tokens) AS completion_tokens, sum(reasoning_tokens) AS reasoning_tokens,
+        sum(cost_nano_usd) AS cost_nano_usd
+    FROM usage_days LEFT JOIN api_keys ON api_keys.id = key_id GROUP BY 1, 2, 3, 4;
+
+-- What was charged for each model by month and, where the provider's prices are configured, what is left of it.
+CREATE VIEW margin_by_model AS
+    SELECT substr(day, 1, 7) AS month, model, sum(calls) AS calls, sum(charged_calls) AS charged_calls,
+        sum(cost_nano_usd) AS charged_nano_usd, sum(costed_calls) AS costed_calls,
+        sum(provider_cost_nano_usd) AS provider_cost_nano_usd, sum(margin_nano_usd) AS margin_nano_usd
+    FROM usage_days GROUP BY 1, 2;

@@ -1,5 +1,28 @@
--- The ledger that all gateways share. Amounts are in nano-dollars, prices in pico-dollars a token, times in seconds
--- (`…_at`) or milliseconds (`…_ms`) since 1970.
+-- The ledger that all gateways share. Units are in the names: `…_nano_usd` are billionths of a dollar, `…_pico_usd`
+-- trillionths (prices of one token), `…_ms` milliseconds and `…_at` seconds since 1970. docs/SQL.md has questions and
+-- queries.
+
+-- What is left of a grant, including the part that running calls hold.
+CREATE TYPE fund AS (
+    grant_id           text,
+    remaining_nano_usd bigint,
+    held_nano_usd      bigint,
+    -- The greatest number stands for no expiry.
+    expires_at         bigint
+);
+
+-- An amount of a grant: what a hold takes of it, or what a charge was paid from it.
+CREATE TYPE grant_part AS (
+    grant_id        text,
+    amount_nano_usd bigint
+);
+
+-- A rate-limit reservation of one step of a call.
+CREATE TYPE reservation AS (
+    at_ms  bigint,
+    tokens bigint,
+    step   integer
+);
 
 -- An account and its credit are one row: an operation on money locks this row and no other.
 CREATE TABLE accounts (
@@ -14,21 +37,17 @@ CREATE TABLE accounts (
     frozen     boolean NOT NULL DEFAULT false,
     -- Increases with every change of what a gateway may cache of the account.
     version    bigint NOT NULL DEFAULT 1,
-    -- What is left of its grants, in order of use: the earliest expiry first, those without one last (the greatest
-    -- number stands for none). Used-up grants are removed.
-    fund_ids     text[] NOT NULL DEFAULT '{}',
-    fund_left    bigint[] NOT NULL DEFAULT '{}',
-    fund_held    bigint[] NOT NULL DEFAULT '{}',
-    fund_expires bigint[] NOT NULL DEFAULT '{}',
+    -- In order of use: the earliest expiry first, those without one last. Used-up grants are removed.
+    funds      fund[] NOT NULL DEFAULT '{}',
     -- Charges beyond all grants.
-    debt       bigint NOT NULL DEFAULT 0 CHECK (debt >= 0),
-    held       bigint NOT NULL DEFAULT 0 CHECK (held >= 0),
+    debt_nano_usd     bigint NOT NULL DEFAULT 0 CHECK (debt_nano_usd >= 0),
+    held_nano_usd     bigint NOT NULL DEFAULT 0 CHECK (held_nano_usd >= 0),
     -- The sum of what running calls may cost beyond their holds.
-    exposure   bigint NOT NULL DEFAULT 0 CHECK (exposure >= 0),
+    exposure_nano_usd bigint NOT NULL DEFAULT 0 CHECK (exposure_nano_usd >= 0),
     -- When an expiry left the account without credit; NULL after the next grant.
     lapsed_at  bigint,
     -- The latest time that was used: a clock that is set back does not revive expired credit.
-    latest     bigint NOT NULL DEFAULT 0
+    latest_at  bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 CREATE INDEX accounts_by_time ON accounts (created_at, id);
 CREATE INDEX accounts_frozen ON accounts (id) WHERE frozen;
@@ -50,7 +69,7 @@ CREATE TABLE credit_grants (
     seq        bigint GENERATED ALWAYS AS IDENTITY,
     id         text PRIMARY KEY,
     account_id text NOT NULL REFERENCES accounts (id),
-    amount     bigint NOT NULL CHECK (amount > 0),
+    amount_nano_usd bigint NOT NULL CHECK (amount_nano_usd > 0),
     expires_at bigint,
     reason     text,
     created_at bigint NOT NULL,
@@ -61,115 +80,128 @@ CREATE TABLE credit_grants (
 CREATE INDEX credit_grants_by_account ON credit_grants (account_id, seq);
 CREATE INDEX credit_grants_by_expiry ON credit_grants (expires_at) WHERE expires_at IS NOT NULL;
 
--- Every change of a balance, in order; rows are never changed or removed.
+-- Numbers the entries of the ledger, those of charged calls included. An account's are drawn while its row is locked,
+-- so they are in order.
+CREATE SEQUENCE entry_seqs;
+
+-- Grants, expiries and reversals in order. A charge is a row of `calls`, numbered from the same sequence: see the view
+-- `ledger`. A charge that is taken back moves here, before its reversal.
 CREATE TABLE ledger_entries (
-    seq           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    account_id    text NOT NULL,
-    kind          text NOT NULL CHECK (kind IN ('grant', 'charge', 'expiry', 'reversal')),
-    -- The grant's ID, or the call's number.
-    ref           text NOT NULL,
-    delta         bigint NOT NULL,
+    seq                    bigint PRIMARY KEY DEFAULT nextval('entry_seqs'),
+    account_id             text NOT NULL,
+    -- `opening` is the balance brought forward from calls and entries that were pruned.
+    kind                   text NOT NULL CHECK (kind IN ('grant', 'charge', 'expiry', 'reversal', 'opening')),
+    -- The grant's ID, or the call's number; of an opening, the first day that is not pruned.
+    ref                    text NOT NULL,
+    delta_nano_usd         bigint NOT NULL,
     -- The sum of this account's entries up to this one.
-    balance_after bigint NOT NULL,
-    at            bigint NOT NULL
+    balance_after_nano_usd bigint NOT NULL,
+    at                     bigint NOT NULL
 );
 CREATE INDEX ledger_entries_by_account ON ledger_entries (account_id, seq);
--- A grant and a call are posted once; a grant can expire in parts.
-CREATE UNIQUE INDEX ledger_entries_once ON ledger_entries (ref, kind) WHERE kind <> 'expiry';
+-- A grant and a reversal are posted once; a grant can expire in parts.
+CREATE UNIQUE INDEX ledger_entries_once ON ledger_entries (ref, kind)
+    WHERE kind IN ('grant', 'charge', 'reversal');
 
 -- The holds of running calls, and their gateways.
 CREATE TABLE holds (
-    id         bigint PRIMARY KEY,
-    account_id text NOT NULL,
-    slot       integer NOT NULL,
-    epoch      bigint NOT NULL,
-    amount     bigint NOT NULL,
+    id              bigint PRIMARY KEY,
+    account_id      text NOT NULL,
+    slot            integer NOT NULL,
+    epoch           bigint NOT NULL,
+    amount_nano_usd bigint NOT NULL,
     -- What the call may cost beyond the hold.
-    risk       bigint NOT NULL,
-    -- When it was admitted, in seconds: grants that had not expired by then pay for all of the call.
-    admitted_at bigint NOT NULL,
-    -- Grants, and the amounts held of them.
-    parts_of   text[] NOT NULL,
-    parts      bigint[] NOT NULL,
-    model      text NOT NULL,
-    -- Its rate-limit reservations: time, tokens and step of each, concatenated.
-    places     bigint[] NOT NULL
+    risk_nano_usd   bigint NOT NULL,
+    -- Grants that had not expired by then pay for all of the call.
+    admitted_at     bigint NOT NULL,
+    parts           grant_part[] NOT NULL,
+    model           text NOT NULL,
+    reservations    reservation[] NOT NULL
 ) WITH (fillfactor = 70);
 CREATE INDEX holds_by_gateway ON holds (slot, epoch);
 CREATE INDEX holds_by_account ON holds (account_id);
 
--- One row for each admitted call, whatever its outcome.
+-- Every admitted call, whatever its outcome. A month of calls is a table: see months.sql.
 CREATE TABLE calls (
-    id              bigint PRIMARY KEY,
+    -- Begins with the time of admission: milliseconds since 1970, shifted left by 19 bits.
+    id                     bigint PRIMARY KEY,
+    -- The position of its charge in the view `ledger`; NULL if nothing was charged.
+    entry_seq              bigint,
     -- The `X-Request-ID` of the response; not unique, because clients may choose it.
-    request_id      text NOT NULL,
-    account_id      text NOT NULL,
-    key_id          text NOT NULL,
-    model           text NOT NULL,
-    routed_model    text NOT NULL,
-    upstream        text,
-    stream          boolean NOT NULL,
-    outcome         text NOT NULL,
-    failure         text,
-    reserved_tokens bigint NOT NULL,
-    held            bigint NOT NULL,
-    most            bigint NOT NULL,
-    input_price     bigint NOT NULL,
-    cached_price    bigint NOT NULL,
-    output_price    bigint NOT NULL,
-    admitted_ms     bigint NOT NULL,
-    first_byte_ms   bigint,
-    ended_ms        bigint NOT NULL,
-    -- NULL if nothing was charged.
-    prompt          bigint,
-    cached          bigint,
-    completion      bigint,
-    reasoning       bigint,
-    cost            bigint,
-    balance_before  bigint,
-    balance_after   bigint,
-    -- The grants that paid for it, and the amounts.
-    paid_from       text[],
-    paid            bigint[],
-    -- Failed attempts, and steps, in order, as JSON.
-    attempts        text,
-    steps           text,
-    -- How a hybrid chose the routed model, as JSON.
-    decision        text,
-    places          bigint[],
-    -- Prompt tokens that the provider wrote to its cache, and those of them that it keeps for an hour.
-    cache_write     bigint,
-    cache_write_1h  bigint,
-    -- The whole price list as JSON, if it is more than input, cached and output price: rates and thresholds in
-    -- pico-dollars, fees in nano-dollars.
-    prices          text,
-    -- What the provider charges the operator, if its prices are configured.
-    provider_cost   bigint
-);
+    request_id             text NOT NULL,
+    account_id             text NOT NULL,
+    key_id                 text NOT NULL,
+    model                  text NOT NULL,
+    -- The model that a hybrid chose; otherwise the same as `model`.
+    routed_model           text NOT NULL,
+    -- The provider's name in the configuration; NULL if none was called.
+    upstream               text,
+    stream                 boolean NOT NULL,
+    -- `answered`, or why not: docs/SQL.md has the list.
+    outcome                text NOT NULL,
+    failure                text,
+    admitted_at_ms         bigint NOT NULL,
+    first_byte_at_ms       bigint,
+    ended_at_ms            bigint NOT NULL,
+    reserved_tokens        bigint NOT NULL,
+    held_nano_usd          bigint NOT NULL,
+    -- The most that the call could have cost.
+    worst_case_nano_usd    bigint NOT NULL,
+    -- Prices of the routed model at admission, for one token.
+    input_pico_usd         bigint NOT NULL,
+    cached_input_pico_usd  bigint NOT NULL,
+    output_pico_usd        bigint NOT NULL,
+    -- From here on NULL if nothing was charged. `prompt_tokens` includes cached and written ones.
+    prompt_tokens          bigint,
+    cached_tokens          bigint,
+    cache_write_tokens     bigint,
+    cache_write_1h_tokens  bigint,
+    completion_tokens      bigint,
+    reasoning_tokens       bigint,
+    cost_nano_usd          bigint,
+    balance_after_nano_usd bigint,
+    -- What the provider charges the operator; NULL if its prices are not configured.
+    provider_cost_nano_usd bigint,
+    -- What few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if there
+    -- are more than the three above; also the grants that `paid`, and rate-limit `reservations`.
+    detail                 jsonb
+) PARTITION BY RANGE (id);
+-- Calls of months that have no table of their own.
+CREATE TABLE calls_other PARTITION OF calls DEFAULT;
+-- Which call had this X-Request-ID?
 CREATE INDEX calls_by_request ON calls (request_id);
-CREATE INDEX calls_by_account ON calls (account_id, ended_ms);
-CREATE INDEX calls_by_time ON calls (ended_ms);
--- Calls of an outcome, newest first. Most calls are answered, and found without this index.
-CREATE INDEX calls_by_outcome ON calls (outcome, ended_ms) WHERE outcome <> 'answered';
-CREATE INDEX calls_by_account_and_outcome ON calls (account_id, outcome, ended_ms)
+-- Which are the latest calls, of all accounts or of one?
+CREATE INDEX calls_by_time ON calls (ended_at_ms);
+CREATE INDEX calls_by_account ON calls (account_id, ended_at_ms);
+-- What is the statement of an account? Which charges are new to an audit?
+CREATE INDEX calls_by_entry ON calls (account_id, entry_seq) WHERE entry_seq IS NOT NULL;
+-- Which calls failed lately? Most calls are answered, and have no entry in these.
+CREATE INDEX calls_not_answered ON calls (outcome, ended_at_ms) WHERE outcome <> 'answered';
+CREATE INDEX calls_not_answered_by_account ON calls (account_id, outcome, ended_at_ms)
     WHERE outcome <> 'answered';
 
--- Sums of the calls of one key with one model on one day. Every call counts; charged calls have tokens and a cost.
--- Written in the transactions that write calls, which have locked the account.
+-- Totals of a key's calls with one model on one day. They remain when calls are pruned. Written in the transactions
+-- that write calls, which have locked the account.
 CREATE TABLE usage_days (
-    account_id text NOT NULL,
+    account_id             text NOT NULL,
     -- In UTC, e.g. `2026-11-16`.
-    day        text COLLATE "C" NOT NULL,
-    model      text COLLATE "C" NOT NULL,
-    key_id     text COLLATE "C" NOT NULL,
-    calls      bigint NOT NULL,
-    charged    bigint NOT NULL,
-    prompt     bigint NOT NULL,
-    cached     bigint NOT NULL,
-    completion bigint NOT NULL,
-    reasoning  bigint NOT NULL,
-    cost       bigint NOT NULL,
-    last_ms    bigint NOT NULL,
+    day                    text COLLATE "C" NOT NULL,
+    model                  text COLLATE "C" NOT NULL,
+    key_id                 text COLLATE "C" NOT NULL,
+    calls                  bigint NOT NULL,
+    -- Tokens and cost are those of charged calls.
+    charged_calls          bigint NOT NULL,
+    prompt_tokens          bigint NOT NULL,
+    cached_tokens          bigint NOT NULL,
+    cache_write_tokens     bigint NOT NULL,
+    completion_tokens      bigint NOT NULL,
+    reasoning_tokens       bigint NOT NULL,
+    cost_nano_usd          bigint NOT NULL,
+    -- Calls whose cost at the provider is known, that cost, and what was charged for them beyond it.
+    costed_calls           bigint NOT NULL,
+    provider_cost_nano_usd bigint NOT NULL,
+    margin_nano_usd        bigint NOT NULL,
+    last_ended_at_ms       bigint NOT NULL,
     PRIMARY KEY (account_id, day, model, key_id)
 ) WITH (fillfactor = 70);
 

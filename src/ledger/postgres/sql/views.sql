@@ -1,0 +1,47 @@
+-- Views for operators, the same as those of the embedded ledger: docs/SQL.md has questions and queries.
+
+-- Every grant, charge, expiry and reversal in order, with the balance after it. `ref` is the grant's ID or the call's.
+CREATE VIEW ledger AS
+    SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
+    UNION ALL
+    SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd, ended_at_ms / 1000
+    FROM calls WHERE entry_seq IS NOT NULL;
+
+-- Holds of running calls by account.
+CREATE VIEW held_now AS
+    SELECT account_id, count(*) AS calls, sum(amount_nano_usd)::bigint AS held_nano_usd FROM holds GROUP BY 1;
+
+-- What each account has, and what its running calls hold of it.
+CREATE VIEW balances AS
+    SELECT account_id, email, name, balance_nano_usd, held_nano_usd,
+        balance_nano_usd - held_nano_usd AS available_nano_usd
+    FROM (SELECT id AS account_id, email, name, held_nano_usd,
+            coalesce((SELECT sum(remaining_nano_usd) FROM unnest(funds)), 0)::bigint
+                - debt_nano_usd AS balance_nano_usd
+        FROM accounts) AS sums;
+
+-- Usage and cost of each account by month (UTC, `2026-11`).
+CREATE VIEW spend_by_month AS
+    SELECT substr(day, 1, 7) AS month, account_id, sum(calls)::bigint AS calls,
+        sum(charged_calls)::bigint AS charged_calls, sum(prompt_tokens)::bigint AS prompt_tokens,
+        sum(cached_tokens)::bigint AS cached_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
+        sum(completion_tokens)::bigint AS completion_tokens, sum(reasoning_tokens)::bigint AS reasoning_tokens,
+        sum(cost_nano_usd)::bigint AS cost_nano_usd
+    FROM usage_days GROUP BY 1, 2;
+
+-- The same for each key.
+CREATE VIEW spend_by_key AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, key_id, api_keys.name AS key_name,
+        sum(calls)::bigint AS calls, sum(charged_calls)::bigint AS charged_calls,
+        sum(prompt_tokens)::bigint AS prompt_tokens, sum(cached_tokens)::bigint AS cached_tokens,
+        sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(completion_tokens)::bigint AS completion_tokens,
+        sum(reasoning_tokens)::bigint AS reasoning_tokens, sum(cost_nano_usd)::bigint AS cost_nano_usd
+    FROM usage_days LEFT JOIN api_keys ON api_keys.id = key_id GROUP BY 1, 2, 3, 4;
+
+-- What was charged for each model by month and, where the provider's prices are configured, what is left of it.
+CREATE VIEW margin_by_model AS
+    SELECT substr(day, 1, 7) AS month, model, sum(calls)::bigint AS calls,
+        sum(charged_calls)::bigint AS charged_calls, sum(cost_nano_usd)::bigint AS charged_nano_usd,
+        sum(costed_calls)::bigint AS costed_calls, sum(provider_cost_nano_usd)::bigint AS provider_cost_nano_usd,
+        sum(margin_nano_usd)::bigint AS margin_nano_usd
+    FROM usage_days GROUP BY 1, 2;
