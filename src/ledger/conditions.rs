@@ -58,7 +58,7 @@ impl Conditions {
         }
         if let Some((ended_ms, id)) = page.before {
             let id = i64::try_from(id.0).unwrap_or(i64::MAX);
-            wanted.and_before("ended_ms", ended_ms, Value::Number(id));
+            wanted.and_before("ended_at_ms", ended_ms, Value::Number(id));
         }
         wanted
     }
@@ -83,17 +83,17 @@ impl Conditions {
     /// A query for the first and the last time of the selected sums; yields NULLs if there are none.
     pub(crate) fn first_and_last(&self) -> String {
         let (first, conditions) = (self.sql.first_ms(), &self.text);
-        format!("SELECT {first}, max(last_ms) FROM usage_days {conditions}")
+        format!("SELECT {first}, max(last_ended_at_ms) FROM usage_days {conditions}")
     }
 
     /// Restricts calls to those that ended between these times, both included.
     pub(crate) fn within(&mut self, first_ms: i64, last_ms: i64) {
         let first = self.value(Value::Number(first_ms));
-        self.and(&format!("ended_ms >= {first}"));
+        self.and(&format!("ended_at_ms >= {first}"));
         // The cursor is an upper bound already, and an index scan begins at one bound, not at the tighter of two.
         if !self.has_cursor {
             let last = self.value(Value::Number(last_ms));
-            self.and(&format!("ended_ms <= {last}"));
+            self.and(&format!("ended_at_ms <= {last}"));
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(
             wanted.text,
             "WHERE account_id = ANY (ARRAY[$1]) AND outcome = 'stopped' AND outcome <> 'answered' \
-             AND ended_ms <= $2 AND (ended_ms < $2 OR id < $3) AND ended_ms >= $4"
+             AND ended_at_ms <= $2 AND (ended_at_ms < $2 OR id < $3) AND ended_at_ms >= $4"
         );
         let values = [
             Value::Text("acct_1".into()),
@@ -251,11 +251,11 @@ mod tests {
         assert_eq!(
             wanted.text,
             "WHERE account_id = ANY (ARRAY[$1]) AND coalesce(key_id = $2, false) \
-             AND ended_ms >= $3 AND ended_ms <= $4"
+             AND ended_at_ms >= $3 AND ended_at_ms <= $4"
         );
         assert_eq!(
-            wanted.newest_first("ended_ms"),
-            "ORDER BY account_id DESC, ended_ms DESC, id DESC"
+            wanted.newest_first("ended_at_ms"),
+            "ORDER BY account_id DESC, ended_at_ms DESC, id DESC"
         );
         let sums = Conditions::of_sums(Sql::Postgres, &page).unwrap();
         assert_eq!(sums.text, "WHERE account_id = $1 AND key_id = $2");

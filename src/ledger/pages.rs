@@ -66,6 +66,9 @@ pub(crate) enum EntryKind {
     Expiry,
     /// A charge that was taken back.
     Reversal,
+    /// The balance brought forward from calls and entries that were pruned; its reference is the first day that was
+    /// not.
+    Opening,
 }
 
 /// What is left of a grant.
@@ -233,7 +236,13 @@ fn has_nul(names: &[&str]) -> bool {
 }
 
 impl EntryKind {
-    const ALL: [Self; 4] = [Self::Grant, Self::Charge, Self::Expiry, Self::Reversal];
+    const ALL: [Self; 5] = [
+        Self::Grant,
+        Self::Charge,
+        Self::Expiry,
+        Self::Reversal,
+        Self::Opening,
+    ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -241,6 +250,7 @@ impl EntryKind {
             Self::Charge => "charge",
             Self::Expiry => "expiry",
             Self::Reversal => "reversal",
+            Self::Opening => "opening",
         }
     }
 

@@ -243,6 +243,7 @@ fn description(entry: &Entry, notes: &Notes<'_>) -> Markup {
             },
             EntryKind::Charge => { "Request " (request(&entry.reference)) },
             EntryKind::Reversal => { "Charge taken back: request " (request(&entry.reference)) },
+            EntryKind::Opening => { "Balance brought forward from before " (entry.reference) },
         }
     }
 }

@@ -8,15 +8,16 @@ use tokio_postgres::types::Type;
 use crate::db::postgres::{Address, Connected, Error};
 
 /// The version of the schema that this program creates.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// The oldest version of a gateway that can use it.
-const OLDEST: i32 = 1;
+const OLDEST: i32 = 2;
 
 const SCHEMA: &str = concat!(
     include_str!("sql/tables.sql"),
     include_str!("sql/steps.sql"),
     include_str!("sql/admin.sql"),
     include_str!("sql/cost.sql"),
+    include_str!("sql/views.sql"),
     include_str!("../../conversations/postgres/tables.sql"),
 );
 
