@@ -184,8 +184,9 @@ INSERT INTO posted VALUES (0);
 CREATE VIEW ledger AS
     SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
     UNION ALL
-    SELECT entry_seq, account_id, 'charge', CAST(id AS TEXT), -cost_nano_usd, balance_after_nano_usd,
-        ended_at_ms / 1000
+    -- The casts give both halves the same types, without which SQLite would sort a statement.
+    SELECT entry_seq, account_id, CAST('charge' AS TEXT), CAST(id AS TEXT), CAST(-cost_nano_usd AS INTEGER),
+        balance_after_nano_usd, CAST(ended_at_ms / 1000 AS INTEGER)
     FROM calls WHERE entry_seq IS NOT NULL;
 
 -- What each account has, and what its running calls hold of it.

@@ -75,7 +75,7 @@ async fn every_inconsistency_of_calls_is_found() {
         ("SET cost_nano_usd = cost_nano_usd + 1", "differs from the cost"),
         ("SET prompt_tokens = prompt_tokens + 1", "differs from the cost"),
         ("SET input_pico_usd = 7", "differs from the cost"),
-        ("SET detail = '{'", "differs from the cost"),
+        ("SET detail = '{\"steps\": 7}'", "differs from the cost"),
         ("SET balance_after_nano_usd = 7", "add up to"),
         ("SET prompt_tokens = NULL", "cannot be read"),
         ("SET entry_seq = NULL, cost_nano_usd = NULL", "add up to"),
