@@ -13,6 +13,7 @@ pub mod failpoint;
 pub(crate) mod fast_map;
 pub mod keys;
 pub mod money;
+pub(crate) mod month;
 pub mod rate;
 pub mod timestamp;
 pub mod tokens;

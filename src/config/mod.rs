@@ -159,6 +159,8 @@ pub struct Store {
     pub durability: Durability,
     /// Folder of the spool, in which pending charges wait while the store cannot be written.
     pub spool: PathBuf,
+    /// For how many whole months before the present one calls are kept; `None` keeps them all.
+    pub keep_months: Option<u32>,
 }
 
 impl StoreLocation {

@@ -198,8 +198,17 @@ fn store(mut section: Section, environment: &Environment) -> Store {
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     });
+    let keep_months = section.optional(
+        "keep_months",
+        "a number of months from 1 to 1200",
+        |value| {
+            let months: u32 = checked_toml::as_integer(value)?;
+            (1..=1_200).contains(&months).then_some(months)
+        },
+    );
     section.finish();
     Store {
+        keep_months,
         spool: spool.unwrap_or_else(|| location.default_spool()),
         location,
         durability: durability.unwrap_or(Durability::Power),

@@ -28,6 +28,7 @@ mod limits;
 mod pages;
 mod pending;
 mod postgres;
+mod prune;
 mod records;
 pub(crate) mod spool;
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub use caller::Caller;
 pub(crate) use caller::Seen;
 pub(crate) use credit::Shortage;
 pub use embedded::audit_file;
-pub(crate) use embedded::probe;
+pub(crate) use embedded::{probe, prune_file};
 pub(crate) use error::{LedgerError, OpenError};
 pub(crate) use health::{Health, Misplaced};
 pub use held::HoldRequest;
@@ -51,6 +52,7 @@ pub(crate) use limits::{CeilingChange, LimitRule};
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
 pub(crate) use postgres::{audit_database, probe as probe_database};
+pub(crate) use prune::Pruned;
 pub(crate) use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,
     ModelSettings, StrayHold, Violation,

@@ -85,6 +85,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let origin = format!("{scheme}://{}", reachable(public_address));
     let (grace, timeouts) = (config.server.shutdown_grace, config.server.client_timeouts);
     let proxies = TrustedProxies::new(&config.server.trusted_proxies);
+    let keep_months = config.store.keep_months;
     let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
@@ -102,6 +103,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .background
         .spawn(jobs::reconciler::run(gateway.clone()));
     gateway.background.spawn(jobs::pruner::run(gateway.clone()));
+    gateway
+        .background
+        .spawn(jobs::retention::run(gateway.clone(), keep_months));
     gateway
         .background
         .spawn(jobs::sampler::run(gateway.clone()));

@@ -23,6 +23,7 @@ mod directory;
 mod history;
 mod pages;
 mod pending;
+mod prune;
 mod queue;
 mod sqlite;
 mod steps;
@@ -32,6 +33,7 @@ mod watched;
 mod writer;
 
 pub use audit::audit_file;
+pub(crate) use prune::prune_file;
 pub(crate) use sqlite::probe;
 
 use self::{

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
-    NewAccount, NewGrant, Outcome, Seen, embedded::Embedded, postgres::Shared,
+    NewAccount, NewGrant, Outcome, Pruned, Seen, embedded::Embedded, postgres::Shared,
 };
 use crate::{
     base::{
@@ -46,6 +46,7 @@ mod contract_accounts;
 mod contract_days;
 mod contract_pages;
 mod contract_pending;
+mod contract_prune;
 mod contract_watched;
 mod machine;
 mod model;

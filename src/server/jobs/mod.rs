@@ -3,5 +3,6 @@
 pub(crate) mod alerter;
 pub(crate) mod pruner;
 pub(crate) mod reconciler;
+pub(crate) mod retention;
 pub(crate) mod sampler;
 pub(crate) mod settler;

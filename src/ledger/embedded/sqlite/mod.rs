@@ -23,6 +23,7 @@ mod load;
 pub(crate) mod lock;
 mod open;
 pub(crate) mod pages;
+pub(crate) mod prune;
 pub(crate) mod record;
 pub(crate) mod redo_log;
 mod redo_pages;
@@ -192,15 +193,21 @@ impl Reader {
             .await
     }
 
+    /// The database's path, if it still leads to the files that the writer has open.
+    pub(crate) fn readable_path(&self) -> rusqlite::Result<&Path> {
+        self.files.check_readable()?;
+        Ok(&self.path)
+    }
+
     /// Runs a query on a blocking thread, away from those that serve requests.
     pub(crate) async fn query_file<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
-        let Self { path, files } = self.clone();
+        let reader = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            files.check_readable()?;
-            query(&open::read_only(&path)?)
+            let path = reader.readable_path()?;
+            query(&open::read_only(path)?)
         });
         done.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }

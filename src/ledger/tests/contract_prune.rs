@@ -1,0 +1,104 @@
+//! Pruning: old calls go, balances and sums stay, and the audit closes.
+
+use super::*;
+use crate::{base::month::Month, ledger::EntryKind};
+
+contract!(
+    pruned_months_leave_balances_and_sums,
+    a_call_across_the_border_stays,
+    pruning_again_moves_the_opening,
+);
+
+/// The clock of tests begins in January 2027.
+const NEXT_MONTH: i64 = 31 * 86_400;
+
+fn month(paying: &Paying) -> Month {
+    Month::of_ms(paying.now_ms.load(Relaxed))
+}
+
+async fn entries(paying: &Paying) -> Vec<(EntryKind, i64)> {
+    let entries = paying.ledger.entries_page(&paying.account_id, None, 100);
+    let entries = entries.await.unwrap();
+    entries
+        .into_iter()
+        .map(|entry| (entry.kind, entry.balance_after.nanos()))
+        .collect()
+}
+
+async fn pruned_months_leave_balances_and_sums(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    let neighbour = paying.neighbour(DOLLAR).await;
+    for _ in 0..3 {
+        paying.pay().await.unwrap();
+        neighbour.pay().await.unwrap();
+    }
+    let failed = paying.hold(COST, COST, 0).await.unwrap();
+    drop(failed);
+    let before = month(&paying);
+    assert_eq!(paying.ledger.prune(before).await.unwrap(), Pruned::default());
+    paying.advance(NEXT_MONTH);
+    let kept = paying.pay().await.unwrap();
+    paying.assert_sound().await;
+    let days = paying.days().await;
+
+    let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
+    assert_eq!((pruned.calls, pruned.entries), (7, 2));
+    assert_eq!(
+        entries(&paying).await,
+        [
+            (EntryKind::Charge, DOLLAR - 4 * COST),
+            (EntryKind::Opening, DOLLAR - 3 * COST)
+        ]
+    );
+    assert_eq!(
+        entries(&neighbour).await,
+        [(EntryKind::Opening, DOLLAR - 3 * COST)]
+    );
+    assert_eq!(paying.days().await, days, "daily sums stay");
+    let calls = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
+    let calls: Vec<_> = calls.unwrap().iter().map(|call| call.id).collect();
+    assert_eq!(calls, [kept.id]);
+    paying.assert_sound().await;
+    paying.pay().await.unwrap();
+    paying.assert_sound().await;
+    let paying = paying.restart().await;
+    assert_eq!(paying.balance().await, DOLLAR - 5 * COST);
+    paying.assert_sound().await;
+}
+
+/// A call that was admitted in one month and charged in the next belongs to the next; so do all after it.
+async fn a_call_across_the_border_stays(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    paying.pay().await.unwrap();
+    let mut long = paying.hold(COST, COST, 0).await.unwrap();
+    paying.advance(NEXT_MONTH);
+    paying.pay().await.unwrap();
+    let long = long.charge(tokens(COST), Outcome::Answered).await.unwrap();
+    paying.pay().await.unwrap();
+    let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
+    assert_eq!((pruned.calls, pruned.entries), (1, 1));
+    let found = paying.ledger.call(long.id).await.unwrap();
+    assert!(found.is_some(), "it ended this month");
+    assert_eq!(entries(&paying).await.len(), 4);
+    paying.assert_sound().await;
+}
+
+async fn pruning_again_moves_the_opening(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    for round in 1..=3 {
+        paying.pay().await.unwrap();
+        paying.advance(NEXT_MONTH);
+        let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
+        assert_eq!((pruned.calls, pruned.entries), (1, 1), "round {round}");
+        let left = DOLLAR - round * COST;
+        assert_eq!(entries(&paying).await, [(EntryKind::Opening, left)]);
+        paying.assert_sound().await;
+        assert_eq!(
+            paying.ledger.prune(month(&paying)).await.unwrap(),
+            Pruned::default(),
+            "nothing is left to prune"
+        );
+        let opening = paying.sql("SELECT ref FROM ledger_entries WHERE kind = 'opening'");
+        assert_eq!(opening, month(&paying).first_day());
+    }
+}
