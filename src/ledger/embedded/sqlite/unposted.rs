@@ -46,11 +46,16 @@ impl Unposted {
         record::framed(&self.records)
     }
 
-    /// Posts all of them, within the open transaction.
+    /// Posts all of them, within the open transaction: in the order of their IDs, and so at the end of their table.
     pub(crate) fn post(&self, connection: &Connection) -> rusqlite::Result<()> {
-        for framed in self.records() {
+        let calls = self.records().map(|framed| {
             let framed = framed?;
-            framed.read()?.insert(connection, framed.seq)?;
+            Ok((framed.read()?, framed.seq))
+        });
+        let mut calls = calls.collect::<rusqlite::Result<Vec<_>>>()?;
+        calls.sort_unstable_by_key(|(record, _)| record.id);
+        for (record, seq) in calls {
+            record.insert(connection, seq)?;
         }
         failpoint::reached("rows_inserted");
         self.sums.post(connection)
