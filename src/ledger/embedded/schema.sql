@@ -180,11 +180,12 @@ CREATE TABLE posted (last_seq INTEGER NOT NULL) STRICT;
 INSERT INTO posted VALUES (0);
 
 -- Every grant, charge and expiry in order, with the balance after it. `ref` is the grant's ID or the call's.
+-- The casts give both halves the same column types: otherwise SQLite sorts an account's whole history for each page.
 CREATE VIEW ledger AS
     SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
     UNION ALL
-    SELECT entry_seq, account_id, 'charge', CAST(id AS TEXT), -cost_nano_usd, balance_after_nano_usd,
-        ended_at_ms / 1000
+    SELECT entry_seq, account_id, CAST('charge' AS TEXT), CAST(id AS TEXT), CAST(-cost_nano_usd AS INTEGER),
+        balance_after_nano_usd, CAST(ended_at_ms / 1000 AS INTEGER)
     FROM calls WHERE entry_seq IS NOT NULL;
 
 -- What each account has, and what its running calls hold of it.
