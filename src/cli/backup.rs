@@ -78,7 +78,10 @@ fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<String, String>
     let mut done = Vec::new();
     done.extend(copies.spool(spool)?);
     done.extend(copies.beside("stored responses", conversations::path_beside)?);
-    done.extend(copies.beside("people, sessions, payments, alerts", backoffice::path_beside)?);
+    done.extend(copies.beside(
+        "people, sessions, payments, alerts",
+        backoffice::path_beside,
+    )?);
     done.push(copies.ledger()?);
     finish(done, database, spool)
 }
@@ -180,12 +183,13 @@ fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, 
         files += &format!("{shown}  {} bytes  {what}\n", with_commas(size));
         moves += &format!("  mv {shown} {}\n", original.display());
     }
-    let (database, spool) = (database.display(), spool.display());
+    let old_files = database.with_extension("*");
+    let (old_files, spool) = (old_files.display(), spool.display());
+    let database = database.display();
     Ok(format!(
         "{files}\n\
-         To restore it, stop the gateway and move its old files away: {database}, and the files whose names begin\n\
-         with it or with that of a file below. A -wal file that stays behind would damage the restored file.\n\
-         Leave {spool} where it is. Then:\n\n\
+         To restore it, stop the gateway and move its old files away, {old_files}: a -wal file that stayed behind\n\
+         would damage the restored one. Leave {spool} where it is. Then\n\n\
          {moves}  tollgate audit --database {database}\n\n\
          and start the gateway."
     ))

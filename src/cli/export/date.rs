@@ -19,7 +19,9 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
     let seconds = midnight
         .or_else(|| timestamp::read(text))
         .filter(|seconds| *seconds >= 0)
-        .ok_or("expected a day since 1970 such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z")?;
+        .ok_or(
+            "expected a day since 1970 such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z",
+        )?;
     Ok(Date {
         seconds,
         is_day: seconds % 86_400 == 0,

@@ -117,7 +117,9 @@ impl Options {
         });
         let dates = [self.from, self.to];
         if selection.table == Table::Usage && dates.iter().flatten().any(|date| !date.is_day) {
-            return Err("usage is stored by day: give --from and --to as days, e.g. 2026-11-01".into());
+            return Err(
+                "usage is stored by day: give --from and --to as days, e.g. 2026-11-01".into(),
+            );
         }
         selection.account.clone_from(&self.account);
         if let Some(from) = self.from {
@@ -127,7 +129,9 @@ impl Options {
             selection.to = to.seconds;
         }
         if selection.from >= selection.to {
-            return Err("--from must be before --to, which is the first day that is not exported".into());
+            return Err(
+                "--from must be before --to, which is the first day that is not exported".into(),
+            );
         }
         Ok(selection)
     }

@@ -228,8 +228,7 @@ impl Export<'_> {
 }
 
 /// Exports the rows of one account.
-type ExportAccount<'a> =
-    Box<dyn FnMut(&str, &mut dyn TakeRows) -> Result<(), Failure> + 'a>;
+type ExportAccount<'a> = Box<dyn FnMut(&str, &mut dyn TakeRows) -> Result<(), Failure> + 'a>;
 
 /// The key of a page, the end of a call and its number, are selected after the columns.
 fn calls_sql(selection: &Selection) -> String {
@@ -291,4 +290,3 @@ fn value<'a>(stored: ValueRef<'a>, column: &Column) -> rusqlite::Result<Value<'a
         text => Value::of_text(text.as_str()?, column.kind),
     })
 }
-

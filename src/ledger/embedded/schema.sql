@@ -102,7 +102,8 @@ CREATE TABLE calls (
     provider_cost_nano_usd INTEGER,
     -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if
     -- there are more than the three above.
-    detail                 TEXT
+    detail                 TEXT,
+    CHECK ((entry_seq IS NULL) = (cost_nano_usd IS NULL))
 ) STRICT;
 -- Which call had this X-Request-ID?
 CREATE INDEX calls_by_request ON calls (request_id);
@@ -180,10 +181,10 @@ CREATE TABLE posted (last_seq INTEGER NOT NULL) STRICT;
 INSERT INTO posted VALUES (0);
 
 -- Every grant, charge and expiry in order, with the balance after it. `ref` is the grant's ID or the call's.
--- The casts give both halves the same column types: otherwise SQLite sorts an account's whole history for each page.
 CREATE VIEW ledger AS
     SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
     UNION ALL
+    -- The casts give both halves the same types, without which SQLite would sort a statement.
     SELECT entry_seq, account_id, CAST('charge' AS TEXT), CAST(id AS TEXT), CAST(-cost_nano_usd AS INTEGER),
         balance_after_nano_usd, CAST(ended_at_ms / 1000 AS INTEGER)
     FROM calls WHERE entry_seq IS NOT NULL;

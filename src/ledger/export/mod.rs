@@ -170,6 +170,10 @@ mod tests {
             json!({ "attempts": [], "steps": [{ "kind": "tool", "ms": 0.1 }] }).to_string()
         );
         assert_eq!(of(r#"{"paid": [], "reservations": []}"#), Value::Null);
-        assert_eq!(of("{"), Value::Text("{"), "what is stored, if it is not JSON");
+        assert_eq!(
+            of("{"),
+            Value::Text("{"),
+            "what is stored, if it is not JSON"
+        );
     }
 }

@@ -116,10 +116,7 @@ fn declare_sql(table: Table, of_account: bool) -> String {
     )
 }
 
-fn values<'a>(
-    row: &'a Row,
-    columns: &[Column],
-) -> Result<Vec<Value<'a>>, tokio_postgres::Error> {
+fn values<'a>(row: &'a Row, columns: &[Column]) -> Result<Vec<Value<'a>>, tokio_postgres::Error> {
     let columns = columns.iter().enumerate();
     columns
         .map(|(at, column)| {

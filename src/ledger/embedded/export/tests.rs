@@ -6,7 +6,6 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{base::durability::Durability, ledger::Ledger};
 
 /// Collects rows as text; `between` runs between pages.
 struct Collected<'a> {
@@ -42,9 +41,9 @@ impl File {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("t.db");
-        drop(Ledger::open(&path, Durability::Process).unwrap());
-        let writer = Connection::open(&path).unwrap();
+        let mut writer = Connection::open(&path).unwrap();
         writer.pragma_update(None, "journal_mode", "WAL").unwrap();
+        schema::create(&mut writer, include_str!("../schema.sql")).unwrap();
         for account in ["acct_a", "acct_b"] {
             let sql = "INSERT INTO accounts (id, email, track, tier, created_at) VALUES (?1, 'e', 'p', 'f', 0)";
             writer.execute(sql, [account]).unwrap();
@@ -78,9 +77,9 @@ fn post(writer: &Connection, id: i64, account: &str, entry: Option<i64>, ended_m
     let sql = "INSERT INTO calls (id, entry_seq, request_id, account_id, key_id, model, routed_model, stream, outcome,
             admitted_at_ms, ended_at_ms, reserved_tokens, held_nano_usd, worst_case_nano_usd, input_pico_usd,
             cached_input_pico_usd, output_pico_usd, cost_nano_usd, balance_after_nano_usd)
-        VALUES (?1, ?2, 'r', ?3, 'k', 'm', 'm', 0, 'answered', ?4, ?4, 1, 1, 1, 1, 1, 1, 5, 5)";
+        VALUES (?1, ?2, 'r', ?3, 'k', 'm', 'm', 0, 'answered', ?4, ?4, 1, 1, 1, 1, 1, 1, ?5, ?5)";
     writer
-        .execute(sql, params![id, entry, account, ended_ms])
+        .execute(sql, params![id, entry, account, ended_ms, entry.map(|_| 5)])
         .unwrap();
 }
 
@@ -150,7 +149,9 @@ fn days_are_exported_by_account() {
         for (day, key) in (1..=9).flat_map(|day| [(day, "k"), (day, "j")]) {
             let sql = "INSERT INTO usage_days VALUES (?1, ?2, 'm', ?3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)";
             let day = format!("2026-11-0{day}");
-            file.writer.execute(sql, params![account, day, key]).unwrap();
+            file.writer
+                .execute(sql, params![account, day, key])
+                .unwrap();
         }
     }
     let mut selection = Selection::all(Table::Usage);
