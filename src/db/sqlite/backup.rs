@@ -45,7 +45,7 @@ pub(crate) fn back_up(
         match step {
             StepResult::Done => break,
             StepResult::More => {}
-            // Neither can happen: readers of a write-ahead log wait for no one, and the copy is ours.
+            // Neither can happen: readers of a write-ahead log do not wait, and the copy is ours.
             _ => {
                 let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
                 return Err(rusqlite::Error::SqliteFailure(busy, None));
@@ -58,8 +58,8 @@ pub(crate) fn back_up(
     without_log(target)
 }
 
-/// The copy says of itself, as the source does, that it has a write-ahead log. Changed, because whoever reads such a
-/// file leaves files beside it, and these must not stay behind where the copy is moved away.
+/// Takes away the mark of a write-ahead log that the copy has from its source. A program that reads a file with that mark
+/// leaves other files beside it, which would stay behind when the copy is moved.
 fn without_log(copy: &Path) -> rusqlite::Result<()> {
     let copy = Connection::open(copy)?;
     copy.pragma_update(None, "journal_mode", "DELETE")?;
