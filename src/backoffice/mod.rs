@@ -98,7 +98,7 @@ pub(crate) fn probe(database: &Path) -> Result<String, String> {
 }
 
 /// `data/tollgate.db` → `data/tollgate.portal.db`
-fn path_beside(database: &Path) -> PathBuf {
+pub(crate) fn path_beside(database: &Path) -> PathBuf {
     database.with_extension("portal.db")
 }
 

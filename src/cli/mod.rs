@@ -9,13 +9,19 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 mod audit;
+mod backup;
 mod check;
 mod demo;
 mod dev;
+mod export;
+mod new_file;
 mod operator_client;
 mod operator_commands;
+mod progress;
+mod prune;
 mod router_calibrate;
 mod serve;
+mod store_option;
 mod table;
 mod telemetry;
 
@@ -103,6 +109,12 @@ enum Command {
     },
     /// Check that the ledger adds up for every account; exit code 1 if it does not
     Audit(audit::Options),
+    /// Export calls, ledger entries or daily usage as CSV or JSON lines
+    Export(export::Options),
+    /// Copy the files of a gateway with SQLite while it serves
+    Backup(backup::Options),
+    /// Remove the calls and ledger entries of old months; balances and daily sums stay
+    Prune(prune::Options),
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -154,6 +166,9 @@ async fn execute(command: Command) -> Result<(), String> {
         } => operator_commands::route(&target, &prompt, &model, account.as_deref()).await,
         Command::Router { command } => router_calibrate::run(&command),
         Command::Audit(options) => audit::run(&options).await,
+        Command::Export(options) => export::run(&options).await,
+        Command::Backup(options) => backup::run(options).await,
+        Command::Prune(options) => prune::run(&options).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

@@ -384,19 +384,21 @@ impl Config {
     /// Reads a configuration file and applies overrides from this process's environment. Relative paths in the file are
     /// resolved against the working directory.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
-        let source = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
-            source: source.clone(),
-            mistakes: vec![Mistake {
-                origin: crate::base::checked_toml::Origin::Absent,
-                message: format!("the file cannot be read: {error}"),
-            }],
-        })?;
-        // Variables that are not Unicode are ignored: none of ours can be.
-        let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+        let (source, text, environment) = read_file(path)?;
         Self::parse(&source, &text, &environment)
+    }
+
+    /// Reads the section `[store]` of a file and nothing else, for commands that need no provider: they can be run
+    /// where the secrets of the other sections are not set.
+    pub(crate) fn load_store(path: &Path) -> Result<Store, ConfigError> {
+        let (source, text, environment) = read_file(path)?;
+        let document = crate::base::checked_toml::parse(&text);
+        let store = document.and_then(|mut document| {
+            // Overrides of what is left out below cannot be wrong here.
+            let _ = environment::override_values(&mut document, &environment);
+            read::store_alone(document, &environment)
+        });
+        store.map_err(|mistakes| ConfigError { source, mistakes })
     }
 
     /// Like [`Self::load`], from a text and a given environment; `source` names the text in errors.
@@ -419,4 +421,21 @@ impl Config {
                 mistakes,
             })
     }
+}
+
+/// The file's name and text, and the variables of this process.
+fn read_file(path: &Path) -> Result<(String, String, values::Environment), ConfigError> {
+    let source = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+        source: source.clone(),
+        mistakes: vec![Mistake {
+            origin: crate::base::checked_toml::Origin::Absent,
+            message: format!("the file cannot be read: {error}"),
+        }],
+    })?;
+    // Variables that are not Unicode are ignored: none of ours can be.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok((source, text, environment))
 }

@@ -93,6 +93,17 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
     })
 }
 
+/// The section `store` of a document, whatever else is in it.
+pub(crate) fn store_alone(
+    mut document: Node,
+    environment: &Environment,
+) -> Result<Store, Vec<Mistake>> {
+    if let Value::Table(entries) = &mut document.value {
+        entries.retain(|key, _| key == "store");
+    }
+    checked_toml::read(document, |root| store(root.section("store"), environment))
+}
+
 fn server(mut section: Section) -> Server {
     let listen = address(&mut section, "127.0.0.1:8080");
     let has_tls = section.contains("tls");

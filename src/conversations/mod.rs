@@ -103,7 +103,7 @@ pub(crate) fn probe(database: &Path) -> Result<String, String> {
 }
 
 /// `data/tollgate.db` → `data/tollgate.responses.db`
-fn path_beside(database: &Path) -> PathBuf {
+pub(crate) fn path_beside(database: &Path) -> PathBuf {
     database.with_extension("responses.db")
 }
 

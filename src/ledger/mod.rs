@@ -22,6 +22,7 @@ mod credit;
 mod detail;
 mod embedded;
 mod error;
+pub(crate) mod export;
 mod health;
 mod held;
 mod limits;
@@ -43,7 +44,7 @@ pub use caller::Caller;
 pub(crate) use caller::Seen;
 pub(crate) use credit::Shortage;
 pub use embedded::audit_file;
-pub(crate) use embedded::{probe, prune_file};
+pub(crate) use embedded::{back_up_file, export_file, probe, prune_file};
 pub(crate) use error::{LedgerError, OpenError};
 pub(crate) use health::{Health, Misplaced};
 pub use held::HoldRequest;
@@ -51,7 +52,7 @@ pub(crate) use held::{Held, HoldRefused};
 pub(crate) use limits::{CeilingChange, LimitRule};
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
-pub(crate) use postgres::{audit_database, probe as probe_database};
+pub(crate) use postgres::{audit_database, export_database, probe as probe_database};
 pub(crate) use prune::Pruned;
 pub(crate) use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,

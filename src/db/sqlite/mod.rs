@@ -2,11 +2,13 @@
 //!
 //! A file is opened when it is first needed, and again after each failure, so no error is permanent by itself.
 
+mod backup;
 mod file;
 mod open;
 pub(crate) mod schema;
 
 pub(crate) use self::{
+    backup::back_up,
     file::File,
     open::{probe, probe_folder},
 };

@@ -17,9 +17,11 @@ use std::{
 use crossbeam_utils::sync::ShardedLockReadGuard;
 
 mod audit;
+mod backup;
 mod billing;
 mod command;
 mod directory;
+mod export;
 mod history;
 mod pages;
 mod pending;
@@ -33,6 +35,8 @@ mod watched;
 mod writer;
 
 pub use audit::audit_file;
+pub(crate) use backup::back_up_file;
+pub(crate) use export::export_file;
 pub(crate) use prune::prune_file;
 pub(crate) use sqlite::probe;
 

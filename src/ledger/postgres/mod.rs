@@ -21,6 +21,7 @@ mod admin;
 mod audit;
 mod billing;
 mod cache;
+mod export;
 mod flusher;
 mod history;
 mod lane;
@@ -41,6 +42,7 @@ mod watched;
 
 pub(crate) use audit::audit_database;
 pub(crate) use billing::Pending;
+pub(crate) use export::export_database;
 pub(crate) use schema::probe;
 
 use self::{

@@ -27,9 +27,11 @@ mod probe;
 mod record;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod worker;
 
 pub(crate) use probe::probe;
+pub(crate) use waiting::waiting_in;
 
 use self::worker::{Command, Worker};
 use crate::{

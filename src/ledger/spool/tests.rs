@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::{
     Spool, probe,
     record::{self, Contents},
+    waiting_in,
 };
 use crate::{
     base::{
@@ -322,4 +323,38 @@ async fn a_folder_that_cannot_be_created_is_an_error_until_it_can() {
     fs::remove_file(&path).unwrap();
     spool.add(&charge(2)).await.unwrap();
     assert_eq!(spool.waiting().0, 1);
+}
+
+/// A backup reads the charges of all files, whether or not a gateway has them locked, and changes nothing.
+#[tokio::test]
+async fn a_backup_has_every_pending_charge() {
+    let folder = TempDir::new().unwrap();
+    let none = waiting_in(&folder.path().join("nowhere")).unwrap();
+    assert_eq!((none.charges, none.lines.len()), (0, 0));
+    let path = folder.path().join("spool");
+    let spool = Spool::new(&path);
+    assert!(spool.adopt().await.is_empty());
+    for number in 1..=3 {
+        spool.add(&charge(number)).await.unwrap();
+    }
+    spool.settled(CallId(2));
+    spool.left_behind().await;
+    let mut left = lines([7, 8, 9]);
+    // The second is damaged, the last is being written.
+    let second = lines([7]).len();
+    left[second + 30] ^= 1;
+    left.truncate(left.len() - 5);
+    fs::write(path.join("left.spool"), &left).unwrap();
+    let waiting = waiting_in(&path).unwrap();
+    assert_eq!((waiting.charges, waiting.unreadable), (3, 1));
+    let Contents { found, damaged, .. } = record::read(&waiting.lines);
+    assert_eq!((numbers(&found), damaged.len()), (vec![1, 3, 7], 0));
+    assert_eq!(fs::read(path.join("left.spool")).unwrap(), left);
+    drop(spool);
+
+    let restored = folder.path().join("restored");
+    fs::create_dir(&restored).unwrap();
+    fs::write(restored.join("copy.spool"), &waiting.lines).unwrap();
+    let spool = Spool::new(&restored);
+    assert_eq!(ids(&spool.adopt().await), [1, 3, 7]);
 }

@@ -88,6 +88,43 @@ impl Serving {
         }
     }
 
+    /// Starts another gateway with this provider in a folder that has a copy of this one's data.
+    pub async fn start_on_copy(&self, folder: TempDir, provider: &str) -> Self {
+        write_config(folder.path(), 1, provider);
+        let (process, public, operator) = serve(folder.path(), &[]).await;
+        Self {
+            process,
+            public,
+            operator,
+            client: self.client.clone(),
+            account: self.account.clone(),
+            key: self.key.clone(),
+            folder,
+        }
+    }
+
+    pub fn account_id(&self) -> &str {
+        self.account.rsplit('/').next().unwrap()
+    }
+
+    /// Reads from the operator API.
+    pub async fn get(&self, path: &str) -> Value {
+        let url = format!("http://{}{path}", self.operator);
+        let request = self.client.get(url).bearer_auth(TOKEN);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response.json().await.unwrap()
+    }
+
+    /// Posts to the operator API.
+    pub async fn post(&self, path: &str, body: Value) -> Value {
+        let url = format!("http://{}{path}", self.operator);
+        let request = self.client.post(url).bearer_auth(TOKEN).json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response.json().await.unwrap()
+    }
+
     /// Waits until the process exits by itself, then starts another on its data.
     pub async fn ended_and_restarted(self) -> (Ended, Self) {
         self.ended_and_restarted_after(async {}, &[]).await

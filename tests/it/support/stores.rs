@@ -119,6 +119,19 @@ pub async fn execute(folder: &Path, sql: &str) {
     file.execute_batch(sql).unwrap();
 }
 
+/// The first column of the rows that a query of the ledger's tables returns; it must be text.
+pub async fn texts(folder: &Path, sql: &str) -> Vec<String> {
+    if are_shared() {
+        let client = connect(&database(folder)).await;
+        let rows = client.query(sql, &[]).await.unwrap();
+        return rows.iter().map(|row| row.get(0)).collect();
+    }
+    let file = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
+    let mut query = file.prepare(sql).unwrap();
+    let rows = query.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
 /// Puts the gateway in `folder` on the database of the gateway in `of`; only if stores are shared.
 pub fn same_database(of: &Path, folder: &Path) {
     remember(folder, &database(of));
