@@ -12,6 +12,7 @@ mod audit;
 mod check;
 mod demo;
 mod dev;
+mod import;
 mod operator_client;
 mod operator_commands;
 mod router_calibrate;
@@ -103,6 +104,8 @@ enum Command {
     },
     /// Check that the ledger adds up for every account; exit code 1 if it does not
     Audit(audit::Options),
+    /// Move everything from the SQLite files of a stopped gateway into an empty PostgreSQL database
+    Import(import::Options),
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -154,6 +157,7 @@ async fn execute(command: Command) -> Result<(), String> {
         } => operator_commands::route(&target, &prompt, &model, account.as_deref()).await,
         Command::Router { command } => router_calibrate::run(&command),
         Command::Audit(options) => audit::run(&options).await,
+        Command::Import(options) => import::run(&options).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

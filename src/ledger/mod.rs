@@ -23,6 +23,7 @@ mod embedded;
 mod error;
 mod health;
 mod held;
+pub(crate) mod import;
 mod limits;
 mod pages;
 mod pending;

@@ -8,7 +8,7 @@ pub(crate) mod schema;
 
 pub(crate) use self::{
     file::File,
-    open::{probe, probe_folder},
+    open::{probe, probe_folder, read_only},
 };
 use crate::base::durability::Durability;
 

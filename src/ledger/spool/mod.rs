@@ -29,7 +29,7 @@ mod record;
 mod tests;
 mod worker;
 
-pub(crate) use probe::probe;
+pub(crate) use probe::{count, probe};
 
 use self::worker::{Command, Worker};
 use crate::{
