@@ -8,6 +8,7 @@ pub mod console;
 pub mod gateway;
 pub mod gemini;
 pub mod hybrids;
+pub mod imports;
 pub mod issuer;
 pub mod ledger_view;
 pub mod market;
