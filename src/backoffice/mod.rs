@@ -22,6 +22,7 @@ mod alerts;
 mod checkouts;
 mod deliveries;
 mod identities;
+pub(crate) mod import;
 mod links;
 pub(crate) mod mail;
 pub(crate) mod oidc;

@@ -14,6 +14,7 @@ mod check;
 mod demo;
 mod dev;
 mod export;
+mod import;
 mod new_file;
 mod operator_client;
 mod operator_commands;
@@ -115,6 +116,8 @@ enum Command {
     Backup(backup::Options),
     /// Remove the calls and ledger entries of old months; balances and daily sums stay
     Prune(prune::Options),
+    /// Move everything from the SQLite files of a stopped gateway into an empty PostgreSQL database
+    Import(import::Options),
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -169,6 +172,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Export(options) => export::run(&options).await,
         Command::Backup(options) => backup::run(options).await,
         Command::Prune(options) => prune::run(&options).await,
+        Command::Import(options) => import::run(&options).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 mod health;
+pub(crate) mod import;
 mod postgres;
 mod sqlite;
 #[cfg(test)]

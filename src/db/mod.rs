@@ -5,6 +5,7 @@
 //!
 //! May use `net`, `wire`, `routing`, `catalog` and `base`; it needs only `net` and `base`.
 
+pub(crate) mod copy;
 pub mod postgres;
 pub(crate) mod sqlite;
 #[cfg(test)]

@@ -70,6 +70,11 @@ pub enum OpenError {
         source: postgres::Error,
     },
     #[error(
+        "an import into {address} is not finished; finish it with the same `tollgate import` command, or use another \
+         database"
+    )]
+    UnfinishedImport { address: String },
+    #[error(
         "{path} was made by another version of tollgate (schema version {found}, this one uses {known})"
     )]
     OtherVersion {

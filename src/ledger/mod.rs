@@ -25,6 +25,7 @@ mod error;
 pub(crate) mod export;
 mod health;
 mod held;
+pub(crate) mod import;
 mod limits;
 mod pages;
 mod pending;

@@ -11,7 +11,11 @@ use tempfile::TempDir;
 
 use crate::{
     process_stop_money::{MODEL, STREAMS, begun, read, slow_upstream},
-    support::{FakeUpstream, Gate, PostgresServer, Serving, stores},
+    support::{
+        FakeUpstream, Gate, PostgresServer, Serving,
+        process::{run, text},
+        stores,
+    },
 };
 
 /// 100 × 4,600 nano-dollars.
@@ -110,15 +114,33 @@ fn lines(spool: &Path) -> usize {
     text.lines().filter(|line| !line.is_empty()).count()
 }
 
+/// Pending charges are not in the ledger, so an import would lose them.
+fn assert_not_imported(folder: &Path) {
+    let from = format!("sqlite:{}", folder.join("tollgate.db").display());
+    let to = "postgres://tollgate@localhost/unused";
+    let refused = run(&["import", "--from", &from, "--to", to], &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    let told = format!(
+        "tollgate: 100 charges wait in the spool {}: start the gateway on its file once more, which settles them, and \
+         stop it\n",
+        folder.join("spool").display()
+    );
+    assert_eq!(text(&refused.stderr), told);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn delivered_streams_are_charged_after_a_stop_whose_exit_status_reports_them() {
     let (mut store, serving) = delivered().await;
     serving.process.signal("TERM");
-    let (ended, serving) = serving
-        .ended_and_restarted_after(store.give_back(), &[])
-        .await;
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let file = store.spool();
+    let meanwhile = async {
+        store.give_back().await;
+        if !stores::are_shared() {
+            assert_not_imported(&store.folder);
+        }
+    };
+    let (ended, serving) = serving.ended_and_restarted_after(meanwhile, &[]).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let told = format!(
         "tollgate: 100 charges wait in {} (0.000460 USD): the store could not be written. \
          Keep the file; the next start settles what is in it\n",

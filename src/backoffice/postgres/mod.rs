@@ -14,7 +14,7 @@ use std::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_postgres::types::{ToSql, Type};
 
-mod tables;
+pub(super) mod tables;
 
 use super::{
     BackofficeError,

@@ -10,6 +10,7 @@ mod address;
 mod connect;
 mod error;
 mod probe;
+pub(crate) mod storable;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -64,6 +64,20 @@ fn check_version(path: &Path, unusable: Option<u32>) -> Result<(), FileError> {
     }
 }
 
+/// A connection that only reads; `None` if the file has no tables yet.
+pub(crate) fn read_only(path: &Path) -> Result<Option<Connection>, FileError> {
+    let failed = |source| FileError::Database {
+        path: path.display().to_string(),
+        source,
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
+    check_version(path, schema::unusable(&connection).map_err(failed)?)?;
+    let is_empty = schema::version(&connection).map_err(failed)? == 0;
+    Ok((!is_empty).then_some(connection))
+}
+
 /// Checks a file without changing it, or the folder in which it would be created.
 pub(crate) fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();

@@ -68,8 +68,12 @@ impl Embedded {
 
     /// Returns once everything that was sent to the writer before is posted.
     pub(super) async fn all_written(&self) {
-        let posted = self.writer.execute(Command::PostRedoLog);
         // If nothing can be written, what is posted can still be read.
-        let _ = posted.await;
+        let _ = self.post_redo_log().await;
+    }
+
+    /// Posts everything that was sent to the writer before.
+    pub(crate) async fn post_redo_log(&self) -> Result<(), LedgerError> {
+        self.writer.execute(Command::PostRedoLog).await
     }
 }

@@ -28,6 +28,7 @@ mod lane;
 mod lease;
 mod lookup;
 mod open_calls;
+mod opening;
 mod operations;
 mod pages;
 mod peers;
@@ -43,6 +44,7 @@ mod watched;
 pub(crate) use audit::audit_database;
 pub(crate) use billing::Pending;
 pub(crate) use export::export_database;
+pub(crate) use opening::connect;
 pub(crate) use schema::probe;
 
 use self::{
@@ -54,12 +56,11 @@ use self::{
     open_calls::OpenCalls,
     operations::Operation,
     pool::Pool,
-    schema::Found,
 };
 use super::{CallId, Caller, Health, LedgerError, LimitRule, ModelSettings, OpenError, Seen};
 use crate::{
     base::{clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings},
-    db::postgres::{Address, Connected, Error},
+    db::postgres::{Address, Error},
 };
 
 /// Accounts are distributed over this many lanes.
@@ -154,24 +155,10 @@ impl Shared {
         clock: Clock,
         times: Times,
     ) -> Result<Self, OpenError> {
-        let shown = address.to_string();
-        let failed = |source: Error| OpenError::Postgres {
-            address: shown.clone(),
-            source,
-        };
-        let connection = connect(&address).await.map_err(failed)?;
-        let found = schema::create_if_new(&connection).await.map_err(failed)?;
-        if let Found::OtherVersion { found, known } = found {
-            let number = |version| u32::try_from(version).unwrap_or(0);
-            return Err(OpenError::OtherVersion {
-                path: shown,
-                found: number(found),
-                known: number(known),
-            });
-        }
+        let connection = opening::connect(&address).await?;
         let pool = Pool::new(address.clone());
         pool.put_back(connection);
-        let lease = Lease::begin(&pool, times).await.map_err(failed)?;
+        let lease = opening::begin_lease(&pool, &address, times).await?;
         let (flusher, flush_task) = Flusher::new();
         let (lookups, queued_lookups) = Lookups::new(deadline);
         let inner = Arc::new(Inner {
@@ -226,7 +213,10 @@ impl Shared {
             auditing: tokio::sync::Mutex::default(),
         };
         let loaded = shared.first_settings().await;
-        loaded.map_err(|error| failed(Error::Unexpected(error.to_string())))?;
+        loaded.map_err(|error| {
+            let error = Error::Unexpected(error.to_string());
+            opening::failed(&shared.inner.address, error)
+        })?;
         Ok(shared)
     }
 
@@ -362,20 +352,6 @@ impl Shared {
 
     fn lane(&self, account_id: &str) -> &Lane {
         &self.lanes[lane_of(&self.hasher, account_id)]
-    }
-}
-
-/// Connects, retrying up to the start timeout, because the database may be starting too.
-async fn connect(address: &Address) -> Result<Connected, Error> {
-    let started = Instant::now();
-    loop {
-        match address.connect().await {
-            Err(error) if error.is_transient() && started.elapsed() < START_TIMEOUT => {
-                tracing::warn!(%error, "the database does not accept connections yet; retrying");
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-            other => return other,
-        }
     }
 }
 

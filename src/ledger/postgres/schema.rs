@@ -5,7 +5,13 @@
 
 use tokio_postgres::types::Type;
 
-use crate::db::postgres::{Address, Connected, Error};
+use crate::{
+    db::{
+        copy,
+        postgres::{Address, Connected, Error},
+    },
+    ledger::{OpenError, import::IS_UNFINISHED},
+};
 
 /// The version of the schema that this program creates.
 const VERSION: i32 = 2;
@@ -47,6 +53,7 @@ pub(crate) async fn create_if_new(connection: &Connected) -> Result<Found, Error
     // Another gateway may have created them while this one waited for the lock.
     if read_version(connection).await? == Found::Nothing {
         connection.batch_execute(SCHEMA).await?;
+        connection.batch_execute(copy::SCHEMA).await?;
         connection
             .batch_execute(
                 "CREATE TABLE tollgate (version integer NOT NULL, oldest integer NOT NULL)",
@@ -72,11 +79,21 @@ pub(crate) async fn probe(address: &Address) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     match found {
         Found::Nothing => Ok(format!("{probed}; tables will be created")),
+        Found::Version(_) if is_being_imported(&connection).await? => {
+            let address = address.to_string();
+            Err(OpenError::UnfinishedImport { address }.to_string())
+        }
         Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
         Found::OtherVersion { found, known } => Err(format!(
             "{address} was made by another version of tollgate (schema version {found}, this one uses {known})"
         )),
     }
+}
+
+async fn is_being_imported(connection: &Connected) -> Result<bool, String> {
+    let row = connection.query_typed_one(IS_UNFINISHED, &[]).await;
+    let is_unfinished = row.and_then(|row| row.try_get(0));
+    is_unfinished.map_err(|error| Error::from(error).to_string())
 }
 
 /// Reads the schema's version; changes nothing.

@@ -30,7 +30,7 @@ mod tests;
 mod waiting;
 mod worker;
 
-pub(crate) use probe::probe;
+pub(crate) use probe::{count, probe};
 pub(crate) use waiting::waiting_in;
 
 use self::worker::{Command, Worker};

@@ -16,14 +16,21 @@ pub(crate) fn probe(folder: &Path) -> Result<String, String> {
     let trial = folder.join(format!("check-{}.tmp", std::process::id()));
     fs::write(&trial, b"\n").map_err(failed)?;
     fs::remove_file(&trial).map_err(failed)?;
-    let mut waiting = 0;
-    for file in files_in(folder).map_err(failed)? {
-        let bytes = fs::read(file).map_err(failed)?;
-        waiting += record::read(&bytes).found.len();
-    }
-    Ok(match waiting {
+    Ok(match count(folder).map_err(failed)? {
         0 => format!("{shown} can be written"),
         1 => format!("{shown} can be written; one charge waits in it"),
         count => format!("{shown} can be written; {count} charges wait in it"),
     })
+}
+
+/// How many charges wait in the folder, whether or not a process uses it; changes nothing.
+pub(crate) fn count(folder: &Path) -> io::Result<usize> {
+    if !folder.exists() {
+        return Ok(0);
+    }
+    let mut waiting = 0;
+    for file in files_in(folder)? {
+        waiting += record::read(&fs::read(file)?).found.len();
+    }
+    Ok(waiting)
 }

@@ -16,7 +16,7 @@ use tollgate::{
     server::{self, Running},
 };
 
-use super::{FakeUpstream, Stream, stores};
+use super::{FakeUpstream, RedisServer, Stream, stores};
 
 pub const OPERATOR_TOKEN: &str = "operator-token-for-tests";
 pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
@@ -112,6 +112,20 @@ impl TestGateway {
     /// Starts on the data of an earlier gateway.
     pub async fn start_in(data: TempDir, more: &str) -> Self {
         Self::start_with_all(data, more, &[], "*").await
+    }
+
+    /// Starts on PostgreSQL and Redis, whatever the stores of this run are. The folder has the files of an earlier
+    /// gateway, which are not used.
+    pub async fn start_on_servers(data: TempDir, database: &str, more: &str) -> Self {
+        let (limits, spool) = (RedisServer::shared().url(), data.path().join("spool"));
+        let settings = [
+            ("STORE__URL", database),
+            ("STORE__DEADLINE_MS", "5000"),
+            ("STORE__SPOOL", spool.to_str().unwrap()),
+            ("LIMITS__URL", &limits),
+            ("LIMITS__DEADLINE_MS", "5000"),
+        ];
+        Self::start_with_all(data, more, &settings, "*").await
     }
 
     async fn start_with_all(

@@ -9,6 +9,7 @@ pub mod csv;
 pub mod gateway;
 pub mod gemini;
 pub mod hybrids;
+pub mod imports;
 pub mod issuer;
 pub mod ledger_view;
 pub mod load;

@@ -1,0 +1,175 @@
+//! The backoffice's part of `tollgate import`: its tables, which have the same columns in both stores.
+
+use std::path::Path;
+
+use super::{path_beside, postgres::tables};
+use crate::db::{
+    copy::{Column, Part, Table},
+    postgres::{Connected, Error},
+};
+
+/// The tables in the file beside a ledger's database.
+pub(crate) fn part(database: &Path) -> Part {
+    Part {
+        file: path_beside(database),
+        tables: TABLES,
+    }
+}
+
+/// Creates the tables in PostgreSQL if there are none.
+pub(crate) async fn create_tables(connection: &Connected) -> Result<(), Error> {
+    tables::create_if_missing(connection, "BEGIN").await
+}
+
+const PEOPLE: Table = Table {
+    name: "backoffice_people",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::text("email"),
+        Column::text("email_key"),
+        Column::text("name"),
+        Column::text("password"),
+        Column::int("password_at"),
+        Column::text("role"),
+        Column::text("account_id"),
+        Column::int("created_at"),
+    ],
+    identity: None,
+};
+
+const SESSIONS: Table = Table {
+    name: "backoffice_sessions",
+    key: &["digest"],
+    columns: &[
+        Column::text("digest"),
+        Column::text("person_id"),
+        Column::text("role"),
+        Column::text("agent"),
+        Column::int("began_at"),
+        Column::int("expires_at"),
+    ],
+    identity: None,
+};
+
+const IDENTITIES: Table = Table {
+    name: "backoffice_identities",
+    key: &["issuer", "subject"],
+    columns: &[
+        Column::text("issuer"),
+        Column::text("subject"),
+        Column::text("person_id"),
+        Column::int("connected_at"),
+    ],
+    identity: None,
+};
+
+const SPENT: Table = Table {
+    name: "backoffice_spent",
+    key: &["digest"],
+    columns: &[
+        Column::text("digest"),
+        Column::text("claim"),
+        Column::int("expires_at"),
+    ],
+    identity: None,
+};
+
+const ACTIONS: Table = Table {
+    name: "backoffice_actions",
+    key: &["seq"],
+    columns: &[
+        Column::int("seq"),
+        Column::text("id"),
+        Column::int("at_ms"),
+        Column::text("actor"),
+        Column::text("what"),
+        Column::text("subject"),
+        Column::text("value_before"),
+        Column::text("value_after"),
+    ],
+    identity: Some("seq"),
+};
+
+const LINKS: Table = Table {
+    name: "backoffice_links",
+    key: &["digest"],
+    columns: &[
+        Column::text("digest"),
+        Column::text("kind"),
+        Column::text("email"),
+        Column::text("email_key"),
+        Column::text("name"),
+        Column::text("person_id"),
+        Column::text("account_id"),
+        Column::text("role"),
+        Column::text("made_by"),
+        Column::int("expires_at"),
+        Column::int("used_at"),
+        Column::text("used_by"),
+    ],
+    identity: None,
+};
+
+const CHECKOUTS: Table = Table {
+    name: "backoffice_checkouts",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::text("provider"),
+        Column::text("session"),
+        Column::text("account_id"),
+        Column::text("person"),
+        Column::int("amount"),
+        Column::int("paid_amount"),
+        Column::int("created_at"),
+        Column::int("paid_at"),
+        Column::int("expires_at"),
+        Column::text("grant_id"),
+    ],
+    identity: None,
+};
+
+const ALERTS: Table = Table {
+    name: "backoffice_alerts",
+    key: &["seq"],
+    columns: &[
+        Column::int("seq"),
+        Column::text("id"),
+        Column::text("kind"),
+        Column::text("subject"),
+        Column::text("detail"),
+        Column::int("opened_at"),
+        Column::int("seen_at"),
+        Column::int("closed_at"),
+        Column::int("announced"),
+    ],
+    identity: Some("seq"),
+};
+
+const DELIVERIES: Table = Table {
+    name: "backoffice_deliveries",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::text("alert_id"),
+        Column::text("event"),
+        Column::text("channel"),
+        Column::text("recipient"),
+        Column::text("state"),
+        Column::int("attempts"),
+        Column::int("next_at"),
+        Column::int("done_at"),
+        Column::text("last_error"),
+    ],
+    identity: None,
+};
+
+const TABLES: &[Table] = &[
+    PEOPLE, SESSIONS, IDENTITIES, SPENT, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+];
+
+#[test]
+fn every_column_is_copied() {
+    crate::db::copy::testing::assert_lists_all(TABLES, super::schema::SQLITE, &[]);
+}
