@@ -124,19 +124,6 @@ pub(crate) fn rising_id(kind: &str, now_ms: u64) -> String {
     id
 }
 
-/// The time in a [`rising_id`], in milliseconds since 1970; `None` for any other text.
-pub(crate) fn time_of_rising_id(kind: &str, id: &str) -> Option<u64> {
-    let letters = id.strip_prefix(kind)?.as_bytes();
-    let time = letters.get(..usize::from(TIME_CHARS))?;
-    if letters.len() != ID_CHARS {
-        return None;
-    }
-    time.iter().try_fold(0, |time, letter| {
-        let digit = ALPHABET.iter().position(|one| one == letter)?;
-        Some(time * 36 + u64::try_from(digit).ok()?)
-    })
-}
-
 fn push_random(id: &mut String, count: usize) {
     let mut rng = rand::rng();
     // Eight characters of 36 are 41 bits of 64, so the modulo bias is below a millionth.
@@ -203,19 +190,6 @@ mod tests {
         assert!(ids.is_sorted(), "{ids:?}");
         assert!(ids.iter().all(|id| id.len() == random_id("req_").len()));
         assert_ne!(rising_id("req_", 1), rising_id("req_", 1));
-        let read = ids.each_ref().map(|id| time_of_rising_id("req_", id));
-        assert_eq!(read, times.map(Some));
-        let longer = format!("{}0", ids[0]);
-        for other in [
-            "",
-            "req_",
-            "req_0",
-            &ids[0][1..],
-            &longer,
-            "req_00000000A000000000000000",
-        ] {
-            assert_eq!(time_of_rising_id("req_", other), None, "{other}");
-        }
     }
 
     #[test]

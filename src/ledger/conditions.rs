@@ -29,9 +29,9 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Conditions for a page of calls, in PostgreSQL. The SQLite ledger does not find calls by conditions.
-    pub(crate) fn of_calls(page: &CallsPage<'_>) -> Self {
-        let mut wanted = Self::none(Sql::Postgres);
+    /// Conditions for a page of calls.
+    pub(crate) fn of_calls(sql: Sql, page: &CallsPage<'_>) -> Self {
+        let mut wanted = Self::none(sql);
         if let Some(account_id) = page.account_id {
             let placeholder = wanted.value(Value::Text(account_id.to_owned()));
             wanted.only("account_id", &placeholder);
@@ -39,8 +39,7 @@ impl Conditions {
         for (column, name) in [("key_id", page.key_id), ("model", page.model)] {
             let Some(name) = name else { continue };
             let placeholder = wanted.value(Value::Text(name.to_owned()));
-            // Hides the equality from PostgreSQL's planner, which expects few matches of it and would read and sort
-            // all.
+            // Hides the equality from the planner, which expects few matches of it and would read and sort all.
             wanted.and(&format!("coalesce({column} = {placeholder}, false)"));
         }
         if let Some(outcome) = page.outcome {
@@ -138,7 +137,10 @@ impl Conditions {
     /// no matches lately. Ordering by this column first, which only the right index provides, prevents that, provided
     /// that the planner does not see that there is a single value: hence `= ANY (ARRAY[…])`.
     fn only(&mut self, column: &'static str, value: &str) {
-        self.and(&format!("{column} = ANY (ARRAY[{value}])"));
+        self.and(&match self.sql {
+            Sql::Lite => format!("{column} = {value}"),
+            Sql::Postgres => format!("{column} = ANY (ARRAY[{value}])"),
+        });
         self.leading = Some(column);
     }
 
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn no_filters_select_everything() {
-        let calls = Conditions::of_calls(&CallsPage::default());
+        let calls = Conditions::of_calls(Sql::Postgres, &CallsPage::default());
         let accounts = Conditions::of_accounts(Sql::Lite, "", None);
         assert_eq!((calls.text.as_str(), accounts.text.as_str()), ("", ""));
     }
@@ -223,7 +225,7 @@ mod tests {
             before: Some((7, CallId(5))),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(&page);
+        let mut wanted = Conditions::of_calls(Sql::Postgres, &page);
         wanted.within(3, 9);
         assert_eq!(
             wanted.text,
@@ -246,7 +248,7 @@ mod tests {
             key_id: Some("key_1"),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(&page);
+        let mut wanted = Conditions::of_calls(Sql::Postgres, &page);
         wanted.within(3, 9);
         assert_eq!(
             wanted.text,

@@ -19,6 +19,7 @@ mod call_id;
 mod caller;
 mod conditions;
 mod credit;
+mod detail;
 mod embedded;
 mod error;
 mod health;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{CallId, LedgerError};
+use super::{Call, CallId, Charged, LedgerError};
 use crate::{
     base::{
         keys::{ApiKey, KeyDigest, random_id},
@@ -226,7 +226,7 @@ pub(crate) struct AnalyticsFilter {
 }
 
 /// Sums of the calls of one account with one model on one day (UTC).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AnalyticsRow {
     pub day: String,
     pub account_id: String,
@@ -246,4 +246,27 @@ pub(crate) struct AnalyticsRow {
     pub margin: NanoUsd,
     /// How many calls were charged less than their provider cost.
     pub below_cost: u64,
+}
+
+impl AnalyticsRow {
+    pub(super) fn add(&mut self, call: &Call) {
+        let plus = |sum: NanoUsd, more: i64| NanoUsd::new(sum.nanos().saturating_add(more));
+        self.calls += 1;
+        let charged = call.charged.map_or(0, |charged| charged.cost.nanos());
+        if let Some(provider_cost) = call.provider_cost {
+            let provider_cost = provider_cost.rounded_up().nanos();
+            self.below_cost += u64::from(charged < provider_cost);
+            self.provider_cost = plus(self.provider_cost, provider_cost);
+            self.margin = plus(self.margin, charged.saturating_sub(provider_cost));
+        }
+        if let Some(Charged { usage, .. }) = call.charged {
+            self.charged += 1;
+            self.prompt += u64::from(usage.prompt);
+            self.cached += u64::from(usage.cached);
+            self.cache_write += u64::from(usage.cache_write);
+            self.completion += u64::from(usage.completion);
+            self.reasoning += u64::from(usage.reasoning);
+            self.cost = plus(self.cost, charged);
+        }
+    }
 }

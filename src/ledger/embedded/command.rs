@@ -226,7 +226,7 @@ impl Command {
             }
             Self::PostRedoLog(reply) => {
                 let result = run(within, |database, _| {
-                    database.want_news();
+                    database.want_posting();
                     Ok(())
                 });
                 executed(result, reply, Outcome::Done)

@@ -9,6 +9,7 @@ use std::{
 
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 
+use super::sqlite::HeldNow;
 use crate::{
     base::{
         fast_map::{FastMap, FastSet},
@@ -139,6 +140,24 @@ impl Directory {
             held += credit.held().nanos();
         }
         (holds, NanoUsd::new(held))
+    }
+
+    /// What running calls hold, by account in the order of IDs.
+    pub(crate) fn held_now(&self) -> Vec<HeldNow> {
+        let mut held = Vec::new();
+        for (account_id, credit) in &self.credits {
+            let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            let calls = credit.open_holds();
+            if calls > 0 {
+                held.push(HeldNow {
+                    account_id: account_id.as_str().into(),
+                    calls: i64::try_from(calls).unwrap_or(i64::MAX),
+                    nano_usd: credit.held().nanos(),
+                });
+            }
+        }
+        held.sort_unstable();
+        held
     }
 
     /// The number of frozen accounts.

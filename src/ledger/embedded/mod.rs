@@ -75,7 +75,7 @@ impl Embedded {
             source,
         };
         let directory = Shared::new(database.load().map_err(failed)?);
-        if let Err(error) = database.enter_news_alone() {
+        if let Err(error) = database.post_redo_log_alone(Some(Vec::new())) {
             tracing::warn!(%error, "posting calls from the redo log failed; retrying in 1000 ms");
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);

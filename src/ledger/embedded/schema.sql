@@ -102,7 +102,8 @@ CREATE TABLE calls (
     provider_cost_nano_usd INTEGER,
     -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if
     -- there are more than the three above.
-    detail                 TEXT
+    detail                 TEXT,
+    CHECK ((entry_seq IS NULL) = (cost_nano_usd IS NULL))
 ) STRICT;
 -- Which call had this X-Request-ID?
 CREATE INDEX calls_by_request ON calls (request_id);

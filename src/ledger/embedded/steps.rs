@@ -33,7 +33,7 @@ pub(crate) fn charge(
         let update = credit.bring_up_to_date(now);
         (update, credit.charge(call.id, cost, now))
     };
-    database.enter_update(&call.account_id, &update, now)?;
+    database.post_update(&call.account_id, &update, now)?;
     let charge = charge.ok_or(LedgerError::NoHold)?;
     let charged = Charged {
         usage,
@@ -96,8 +96,8 @@ pub(crate) fn add_grant(
         let update = credit.bring_up_to_date(grant.created_at);
         (update, credit.grant(&funds))
     };
-    database.enter_update(account_id, &update, grant.created_at)?;
-    database.enter_grant(account_id, &grant, &granted)?;
+    database.post_update(account_id, &update, grant.created_at)?;
+    database.post_grant(account_id, &grant, &granted)?;
     directory.write().put_grant(account_id, grant.clone());
     Ok(grant)
 }
@@ -207,7 +207,7 @@ pub(crate) fn post_expiries(
 ) -> Result<(), LedgerError> {
     for account_id in accounts {
         let update = directory.read().credit(account_id).bring_up_to_date(now);
-        database.enter_update(account_id, &update, now)?;
+        database.post_update(account_id, &update, now)?;
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ pub(crate) fn compare_memory(
     directory: &Shared,
     accounts: &[String],
 ) -> Result<Vec<Violation>, LedgerError> {
-    let not_posted = database.not_entered()?;
+    let not_posted = database.unposted_sums()?;
     let mut violations = Vec::new();
     for account_id in accounts {
         let new = not_posted.get(account_id).copied().unwrap_or(0);

@@ -63,7 +63,7 @@ impl Shared {
 
     pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         self.wait_until_written().await;
-        let mut wanted = Conditions::of_calls(page);
+        let mut wanted = Conditions::of_calls(Sql::Postgres, page);
         if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
             let (query, parameters) = (sums.first_and_last(), parameters(&sums));
             let rows = self.inner.pool.query(&query, &parameters).await?;

@@ -288,7 +288,7 @@ async fn only_the_inconsistent_account_is_frozen(store: TestStore) {
         .unwrap()
         .id;
     paying.sql(&format!(
-        "UPDATE accounts SET debt = 5 WHERE id = '{other}'"
+        "UPDATE accounts SET debt_nano_usd = 5 WHERE id = '{other}'"
     ));
     let audit = paying.ledger.audit().await.unwrap();
     let mut found = audit.violations.iter();

@@ -1,40 +1,42 @@
 //! The audit of the database: whether the entries add up.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap},
-    iter::Peekable,
-};
+use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, MappedRows, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::{
-    calls::one,
-    new_calls::not_entered,
-    new_pages::Pages,
-    record::{Framed, Record, framed},
+    record::{COLUMNS, Record, framed},
+    redo_pages::Pages,
 };
 use crate::{
     base::money::NanoUsd,
     ledger::{Audit, CallId, Violation},
 };
 
-/// Entries other than charges, after a sequence number.
-const LINES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after FROM ledger_entries
-    WHERE seq > ?1 ORDER BY seq";
+/// Entries other than charges after a sequence number, by account.
+const ENTRIES: &str = "SELECT account_id, seq, kind, ref, delta_nano_usd, balance_after_nano_usd FROM ledger_entries
+    WHERE seq > ?1 ORDER BY account_id, seq";
 
-/// Blocks of calls, after a sequence number.
-const BLOCKS: &str =
-    "SELECT seq, calls, records, account_id FROM call_blocks WHERE seq > ?1 ORDER BY seq";
-
-/// All blocks, ordered by their first call ID.
-const BY_FIRST_ID: &str = "SELECT first_id, records FROM call_blocks INDEXED BY blocks_by_id
-    ORDER BY first_id";
+/// Charged calls, by account. There is no index of all sequence numbers: those after one are looked up for each account.
+fn charges(since: i64) -> String {
+    if since == 0 {
+        return format!(
+            "SELECT {COLUMNS} FROM calls INDEXED BY calls_by_entry WHERE entry_seq > ?1
+             ORDER BY account_id, entry_seq"
+        );
+    }
+    let columns = COLUMNS.replace("id, entry_seq,", "calls.id, entry_seq,");
+    format!(
+        "SELECT {columns} FROM accounts CROSS JOIN calls INDEXED BY calls_by_entry
+             ON account_id = accounts.id AND entry_seq > ?1
+         ORDER BY accounts.id, entry_seq"
+    )
+}
 
 /// An entry other than a charge.
 struct Line {
-    seq: i64,
     account_id: String,
+    seq: i64,
     kind: String,
     reference: String,
     delta: i64,
@@ -55,7 +57,7 @@ pub(crate) fn audit_entries(connection: &Connection, since: i64) -> rusqlite::Re
     let new = look.at_new_charges()?;
     if since == 0 {
         look.at_quiet_accounts()?;
-        look.for_calls_that_are_there_twice()?;
+        look.at_calls_stored_twice()?;
     }
     look.at_what_is_left(&new)?;
     let Look { sums, audit, .. } = look;
@@ -75,69 +77,55 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Checks blocks of calls and other entries, in the order in which they were posted.
+    /// Checks charged calls and other entries: account by account, in the order in which they were posted.
     fn at_entries(&mut self) -> rusqlite::Result<()> {
-        let mut lines = self.moment.prepare(LINES)?;
-        let read: ReadLine = read_line;
-        let mut lines = lines.query_map([self.since], read)?.peekable();
-        let mut blocks = self.moment.prepare(BLOCKS)?;
-        let mut blocks = blocks.query([self.since])?;
-        while let Some(block) = blocks.next()? {
-            let (seq, calls): (i64, i64) = (block.get(0)?, block.get(1)?);
-            self.at_lines_before(seq, &mut lines)?;
-            let account_id = block.get_ref(3)?.as_str()?;
-            let mut found = 0;
-            for framed in framed(block.get_ref(2)?.as_blob()?) {
-                let read = framed.and_then(|framed| Ok((framed, framed.read()?)));
-                let Ok((framed, record)) = read else {
-                    let what = format!("row {seq} has a call that cannot be read");
+        let mut lines = self.moment.prepare(ENTRIES)?;
+        let mut lines = lines.query([self.since])?;
+        let mut line = next_line(&mut lines)?;
+        let mut charges = self.moment.prepare(&charges(self.since))?;
+        let mut charges = charges.query([self.since])?;
+        while let Some(charge) = charges.next()? {
+            let (account_id, seq) = (charge.get_ref(3)?.as_str()?, charge.get(1)?);
+            while let Some(earlier) =
+                line.take_if(|line| (line.account_id.as_str(), line.seq) < (account_id, seq))
+            {
+                self.at_line(&earlier)?;
+                line = next_line(&mut lines)?;
+            }
+            match Record::from_row(charge) {
+                Ok(record) => self.at_call(seq, &record)?,
+                Err(_) => {
+                    let what = format!("the call of entry {seq} cannot be read");
                     self.violation(account_id, what);
-                    continue;
-                };
-                self.at_call(framed, &record)?;
-                found += 1;
+                }
             }
-            if found != calls {
-                let what = format!("row {seq} has {found} calls, but its count is {calls}");
-                self.violation(account_id, what);
-            }
-            self.audit.last_entry = seq;
+            self.audit.last_entry = self.audit.last_entry.max(seq);
         }
-        self.at_lines_before(i64::MAX, &mut lines)
+        while let Some(last) = line {
+            self.at_line(&last)?;
+            line = next_line(&mut lines)?;
+        }
+        Ok(())
     }
 
-    fn at_lines_before(
-        &mut self,
-        seq: i64,
-        lines: &mut Peekable<Lines<'_>>,
-    ) -> rusqlite::Result<()> {
-        while let Some(line) = lines.next_if(|line| line.as_ref().is_ok_and(|one| one.seq < seq)) {
-            let line = line?;
-            self.audit.last_entry = line.seq;
-            self.add(line.seq, &line.account_id, line.delta, line.after)?;
-            if let Some(what) = self.contradiction(&line)? {
-                self.violation(&line.account_id, what);
-            }
+    fn at_line(&mut self, line: &Line) -> rusqlite::Result<()> {
+        self.audit.last_entry = self.audit.last_entry.max(line.seq);
+        self.add(line.seq, &line.account_id, line.delta, line.after)?;
+        if let Some(what) = self.contradiction(line)? {
+            self.violation(&line.account_id, what);
         }
-        match lines.next_if(Result::is_err) {
-            Some(Err(error)) => Err(error),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    /// Checks that the entry of a charged call matches the call's cost.
-    fn at_call(&mut self, framed: Framed<'_>, record: &Record<'_>) -> rusqlite::Result<()> {
+    /// Checks a charged call: its cost against its usage and prices, and its balance.
+    fn at_call(&mut self, seq: i64, record: &Record<'_>) -> rusqlite::Result<()> {
         let Some(paid) = record.paid else {
             return Ok(());
         };
-        let (seq, id) = (framed.seq, record.id);
         self.audit.charges += 1;
         self.add(seq, record.account_id, record.delta(), paid.after)?;
-        let right = framed.id == id
-            && record.delta() == -paid.cost
-            && record.price()? == Some(NanoUsd::new(paid.cost));
-        if !right {
-            let id = CallId(u64::try_from(id).unwrap_or(0));
+        if record.price().ok().flatten() != Some(NanoUsd::new(paid.cost)) {
+            let id = CallId(u64::try_from(record.id).unwrap_or(0));
             let what = format!("entry {seq} differs from the cost of call {id}");
             self.violation(record.account_id, what);
         }
@@ -171,7 +159,7 @@ impl Look<'_> {
         for framed in framed(&records) {
             let framed = framed?;
             let record = framed.read()?;
-            self.at_call(framed, &record)?;
+            self.at_call(framed.seq, &record)?;
             *new.entry(record.account_id.to_owned()).or_default() += record.delta();
         }
         Ok(new)
@@ -186,35 +174,17 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Blocks are ordered by their first call ID: smaller IDs have all been read by then, and are compared in order.
-    fn for_calls_that_are_there_twice(&mut self) -> rusqlite::Result<()> {
-        let mut rows = self.moment.prepare(BY_FIRST_ID)?;
-        let mut rows = rows.query([])?;
-        let (mut ids, mut last) = (BinaryHeap::new(), None);
-        let mut twice = Vec::new();
-        let mut take = |ids: &mut BinaryHeap<Reverse<i64>>, until: i64| {
-            while let Some(Reverse(id)) = ids.peek().copied().filter(|Reverse(id)| *id < until) {
-                ids.pop();
-                twice.extend((last == Some(id)).then_some(id));
-                last = Some(id);
+    /// A call of the redo log must not have a row yet. Rows are unique by their key.
+    fn at_calls_stored_twice(&mut self) -> rusqlite::Result<()> {
+        let (records, _) = Pages::read_closely(self.moment)?;
+        for framed in framed(&records) {
+            let record = framed?.read()?;
+            let stored = "SELECT 1 FROM calls WHERE id = ?1";
+            if self.moment.prepare_cached(stored)?.exists([record.id])? {
+                let id = CallId(u64::try_from(record.id).unwrap_or(0));
+                let what = format!("call {id} is stored twice");
+                self.violation(record.account_id, what);
             }
-        };
-        while let Some(row) = rows.next()? {
-            take(&mut ids, row.get(0)?);
-            // An unreadable record was reported before.
-            for framed in framed(row.get_ref(1)?.as_blob()?).map_while(Result::ok) {
-                ids.push(Reverse(framed.id));
-            }
-        }
-        for framed in framed(&not_entered(self.moment)?) {
-            ids.push(Reverse(framed?.id));
-        }
-        take(&mut ids, i64::MAX);
-        for id in twice {
-            let id = CallId(u64::try_from(id).unwrap_or(0));
-            let account_id = one(self.moment, id)?.map(|call| call.account_id);
-            let what = format!("call {id} is stored twice");
-            self.violation(&account_id.unwrap_or_default(), what);
         }
         Ok(())
     }
@@ -240,13 +210,14 @@ impl Look<'_> {
             ..
         } = line;
         let found = match line.kind.as_str() {
-            // Charges that have a call were checked with it.
-            "charge" => Some(format!("entry {seq} charges a call that does not exist")),
+            "opening" => (*delta != line.after).then(|| {
+                format!("entry {seq} brings a balance forward, and is not the account's first")
+            }),
             "grant" => {
                 let amount: Option<i64> = self
                     .moment
                     .prepare_cached(
-                        "SELECT amount FROM credit_grants WHERE id = ?1 AND account_id = ?2",
+                        "SELECT amount_nano_usd FROM credit_grants WHERE id = ?1 AND account_id = ?2",
                     )?
                     .query_row([reference, account_id], |row| row.get(0))
                     .optional()?;
@@ -267,45 +238,28 @@ impl Look<'_> {
     }
 }
 
-type ReadLine = fn(&Row<'_>) -> rusqlite::Result<Line>;
-type Lines<'a> = MappedRows<'a, ReadLine>;
-
 /// What all grants of an account have left, less its debt.
 pub(crate) fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "SELECT coalesce((SELECT sum(remaining) FROM credit_grants WHERE account_id = ?1), 0)
-                 - coalesce((SELECT debt FROM accounts WHERE id = ?1), 0)",
+            "SELECT coalesce((SELECT sum(remaining_nano_usd) FROM credit_grants WHERE account_id = ?1), 0)
+                 - coalesce((SELECT debt_nano_usd FROM accounts WHERE id = ?1), 0)",
         )?
         .query_row([account_id], |row| row.get(0))
 }
 
 /// The balance after the last entry up to this one.
 fn balance_at(moment: &Connection, account_id: &str, seq: i64) -> rusqlite::Result<i64> {
-    let line = moment
+    let last = moment
         .prepare_cached(
-            "SELECT seq, balance_after FROM ledger_entries WHERE account_id = ?1 AND seq <= ?2
-             ORDER BY seq DESC LIMIT 1",
+            "SELECT seq, balance_after_nano_usd FROM ledger_entries WHERE account_id = ?1 AND seq <= ?2
+             UNION ALL
+             SELECT entry_seq, balance_after_nano_usd FROM calls WHERE account_id = ?1 AND entry_seq <= ?2
+             ORDER BY 1 DESC LIMIT 1",
         )?
-        .query_row(params![account_id, seq], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+        .query_row(params![account_id, seq], |row| row.get(1))
         .optional()?;
-    let charge = moment
-        .prepare_cached(
-            "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
-             WHERE account_id = ?1 AND charges > 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1",
-        )?
-        .query_row(params![account_id, seq], |row| row.get::<_, Vec<u8>>(0))
-        .optional()?;
-    let mut last: (i64, i64) = line.unwrap_or_default();
-    for framed in framed(&charge.unwrap_or_default()) {
-        let framed = framed?;
-        if let Some(paid) = framed.read()?.paid {
-            last = last.max((framed.seq, paid.after));
-        }
-    }
-    Ok(last.1)
+    Ok(last.unwrap_or(0))
 }
 
 fn remains_differ(
@@ -316,7 +270,8 @@ fn remains_differ(
     let impossible: i64 = moment
         .prepare_cached(
             "SELECT count(*) FROM credit_grants
-             WHERE account_id = ?1 AND (remaining < 0 OR remaining > amount)",
+             WHERE account_id = ?1
+                 AND (remaining_nano_usd < 0 OR remaining_nano_usd > amount_nano_usd)",
         )?
         .query_row([account_id], |row| row.get(0))?;
     if impossible > 0 {
@@ -330,13 +285,16 @@ fn remains_differ(
     }))
 }
 
-fn read_line(row: &Row<'_>) -> rusqlite::Result<Line> {
-    Ok(Line {
-        seq: row.get(0)?,
-        account_id: row.get(1)?,
+fn next_line(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Line>> {
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(Some(Line {
+        account_id: row.get(0)?,
+        seq: row.get(1)?,
         kind: row.get(2)?,
         reference: row.get(3)?,
         delta: row.get(4)?,
         after: row.get(5)?,
-    })
+    }))
 }

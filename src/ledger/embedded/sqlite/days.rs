@@ -12,12 +12,20 @@ use crate::{
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-const ENTER: &str =
-    "INSERT INTO usage_days VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-    ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, charged = charged + excluded.charged,
-        prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
-        completion = completion + excluded.completion, reasoning = reasoning + excluded.reasoning,
-        cost = cost + excluded.cost, last_ms = max(last_ms, excluded.last_ms)";
+const POST: &str = "INSERT INTO usage_days
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
+        charged_calls = charged_calls + excluded.charged_calls,
+        prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+        cached_tokens = cached_tokens + excluded.cached_tokens,
+        cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+        completion_tokens = completion_tokens + excluded.completion_tokens,
+        reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
+        cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd,
+        costed_calls = costed_calls + excluded.costed_calls,
+        provider_cost_nano_usd = provider_cost_nano_usd + excluded.provider_cost_nano_usd,
+        margin_nano_usd = margin_nano_usd + excluded.margin_nano_usd,
+        last_ended_at_ms = max(last_ended_at_ms, excluded.last_ended_at_ms)";
 
 /// The sums of calls that are posted together.
 #[derive(Default)]
@@ -42,9 +50,13 @@ struct Sum {
     charged: i64,
     prompt: i64,
     cached: i64,
+    cache_write: i64,
     completion: i64,
     reasoning: i64,
     cost: i64,
+    costed: i64,
+    provider_cost: i64,
+    margin: i64,
     last_ms: i64,
 }
 
@@ -52,17 +64,23 @@ impl Sums {
     pub(crate) fn add(&mut self, record: &Record<'_>) {
         let of = Of {
             account_id: self.number_of(record.account_id),
-            day: record.ended_ms.div_euclid(DAY_MS),
+            day: record.ended_at_ms.div_euclid(DAY_MS),
             model: self.number_of(record.model),
             key_id: self.number_of(record.key_id),
         };
         let sum = self.all.entry(of).or_default();
         sum.calls += 1;
-        sum.last_ms = sum.last_ms.max(record.ended_ms);
+        sum.last_ms = sum.last_ms.max(record.ended_at_ms);
+        if let Some(provider_cost) = record.provider_cost {
+            sum.costed += 1;
+            sum.provider_cost += provider_cost;
+            sum.margin -= record.delta() + provider_cost;
+        }
         if let Some(paid) = record.paid {
             sum.charged += 1;
             sum.prompt += i64::from(paid.prompt);
             sum.cached += i64::from(paid.cached);
+            sum.cache_write += i64::from(paid.cache_write);
             sum.completion += i64::from(paid.completion);
             sum.reasoning += i64::from(paid.reasoning);
             sum.cost += paid.cost;
@@ -80,11 +98,11 @@ impl Sums {
     }
 
     /// Adds them to the stored sums.
-    pub(crate) fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut enter = connection.prepare_cached(ENTER)?;
+    pub(crate) fn post(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut post = connection.prepare_cached(POST)?;
         for (of, sum) in &self.all {
             let day = timestamp::day(of.day * DAY_MS / 1_000);
-            enter.execute(params![
+            post.execute(params![
                 self.names[of.account_id],
                 day,
                 self.names[of.model],
@@ -93,9 +111,13 @@ impl Sums {
                 sum.charged,
                 sum.prompt,
                 sum.cached,
+                sum.cache_write,
                 sum.completion,
                 sum.reasoning,
                 sum.cost,
+                sum.costed,
+                sum.provider_cost,
+                sum.margin,
                 sum.last_ms,
             ])?;
         }
@@ -111,7 +133,8 @@ pub(crate) fn between(
     to_day: &str,
 ) -> rusqlite::Result<Vec<DayUse>> {
     let mut rows = connection.prepare(
-        "SELECT day, key_id, model, calls, charged, prompt, cached, completion, reasoning, cost, last_ms
+        "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens, completion_tokens,
+             reasoning_tokens, cost_nano_usd, last_ended_at_ms
          FROM usage_days WHERE account_id = ?1 AND day >= ?2 AND day <= ?3
          ORDER BY day, model, key_id",
     )?;
@@ -125,7 +148,7 @@ pub(crate) fn last_used(
     account_id: &str,
 ) -> rusqlite::Result<HashMap<String, i64>> {
     let mut rows = connection.prepare(
-        "SELECT key_id, max(last_ms) FROM usage_days WHERE account_id = ?1 GROUP BY key_id",
+        "SELECT key_id, max(last_ended_at_ms) FROM usage_days WHERE account_id = ?1 GROUP BY key_id",
     )?;
     rows.query_map([account_id], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect()

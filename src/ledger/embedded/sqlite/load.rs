@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Row;
 
 use super::{
-    super::directory::Directory, Database, blocks::IDS_APART, new_calls::News, unreadable,
+    super::directory::Directory, Database, redo_log::RedoLog, unreadable,
 };
 use crate::{
     base::{keys::KeyDigest, money::NanoUsd},
@@ -18,19 +18,19 @@ use crate::{
 
 impl Database {
     pub(crate) fn load(&self) -> rusqlite::Result<Directory> {
-        self.read_news()?;
-        let news = self.news.borrow();
+        self.read_redo_log()?;
+        let log = self.redo_log.borrow();
         let mut directory = Directory::default();
         let mut accounts = self.connection.prepare(
-            "SELECT id, email, name, track, tier, closed, created_at, debt, lapsed_at
+            "SELECT id, email, name, track, tier, closed, created_at, debt_nano_usd, lapsed_at
              FROM accounts",
         )?;
         for row in
             accounts.query_map([], |row| Ok((read_account(row)?, row.get(7)?, row.get(8)?)))?
         {
             let (account, debt, lapsed_at) = row?;
-            let (grants, funds) = self.grants_of(&account.id, &news)?.into_iter().unzip();
-            let debt = news.debt_of(&account.id).unwrap_or(NanoUsd::new(debt));
+            let (grants, funds) = self.grants_of(&account.id, &log)?.into_iter().unzip();
+            let debt = log.debt_of(&account.id).unwrap_or(NanoUsd::new(debt));
             let credit = Credit::restored(funds, debt, lapsed_at);
             directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
@@ -67,9 +67,9 @@ impl Database {
     }
 
     /// The account's grants in the order in which they were given, and what is left of each.
-    fn grants_of(&self, account_id: &str, news: &News) -> rusqlite::Result<Vec<(Grant, Funds)>> {
+    fn grants_of(&self, account_id: &str, log: &RedoLog) -> rusqlite::Result<Vec<(Grant, Funds)>> {
         let mut grants = self.connection.prepare_cached(
-            "SELECT id, amount, expires_at, reason, created_at, reference, remaining
+            "SELECT id, amount_nano_usd, expires_at, reason, created_at, reference, remaining_nano_usd
              FROM credit_grants
              WHERE account_id = ?1 ORDER BY rowid",
         )?;
@@ -83,7 +83,7 @@ impl Database {
                 reference: row.get(5)?,
             };
             let remaining = NanoUsd::new(row.get(6)?);
-            let remaining = news.left_of(&grant.id).unwrap_or(remaining);
+            let remaining = log.left_of(&grant.id).unwrap_or(remaining);
             let funds = Funds::new(Arc::from(grant.id.as_str()), remaining, grant.expires_at);
             Ok((grant, funds))
         };
@@ -92,12 +92,9 @@ impl Database {
 
     /// The highest call ID that is stored.
     pub(crate) fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
-        // A block that begins long before the last one also ends before it.
-        let last = "SELECT max(last_id) FROM call_blocks INDEXED BY blocks_by_id
-            WHERE first_id >= (SELECT max(first_id) FROM call_blocks) - ?1";
-        let read = |row: &Row<'_>| row.get(0);
-        let last: Option<i64> = self.connection.query_row(last, [IDS_APART], read)?;
-        let last = last.max(self.last_new_call());
+        let last = "SELECT max(id) FROM calls";
+        let last: Option<i64> = self.connection.query_row(last, [], |row| row.get(0))?;
+        let last = last.max(self.last_unposted());
         Ok(last.and_then(|id| u64::try_from(id).ok()).map(CallId))
     }
 }

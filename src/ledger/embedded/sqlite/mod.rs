@@ -14,28 +14,27 @@ use rusqlite::Connection;
 
 mod accounts;
 pub(crate) mod audit;
-mod blocks;
-mod books;
 pub(crate) mod calls;
 pub(crate) mod days;
+mod entries;
 mod files;
-mod gathered;
+mod held_now;
 mod load;
 pub(crate) mod lock;
-mod names;
-pub(crate) mod new_calls;
-mod new_pages;
-mod newest;
 mod open;
 pub(crate) mod pages;
 pub(crate) mod record;
+pub(crate) mod redo_log;
+mod redo_pages;
+mod unposted;
 
+pub(crate) use held_now::HeldNow;
 pub(crate) use open::{check_soundness, check_version, is_damage, probe, read_only};
 
 use self::{
     files::Files,
     lock::{Lock, beside},
-    new_calls::News,
+    redo_log::RedoLog,
 };
 use crate::{
     base::durability::Durability,
@@ -48,7 +47,7 @@ const TRIAL_BYTES: u32 = 256 << 10;
 /// The connection that writes.
 pub(crate) struct Database {
     connection: Connection,
-    news: RefCell<News>,
+    redo_log: RefCell<RedoLog>,
     files: Arc<Files>,
     /// Must be dropped last.
     lock: Lock,
@@ -70,7 +69,7 @@ impl Database {
         })?;
         Ok(Self {
             connection,
-            news: RefCell::default(),
+            redo_log: RefCell::default(),
             files: Arc::new(files),
             lock,
         })
@@ -89,7 +88,7 @@ impl Database {
 
     /// Begins the transaction for the next operations.
     pub(crate) fn begin(&self) -> rusqlite::Result<()> {
-        self.news.borrow_mut().begin();
+        self.redo_log.borrow_mut().begin();
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
@@ -118,11 +117,11 @@ impl Database {
     }
 
     pub(crate) fn commit(&self) -> rusqlite::Result<()> {
-        self.write_news()?;
+        self.write_redo_log()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        let mut news = self.news.borrow_mut();
-        news.committed();
-        news.behind &= !news.is_empty();
+        let mut log = self.redo_log.borrow_mut();
+        log.committed();
+        log.behind &= !log.is_empty();
         Ok(())
     }
 

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use rusqlite::{Connection, Row, ToSql, params, params_from_iter, types::ToSqlOutput};
 
 use super::{
+    calls::{read, with_unposted},
     load::read_account,
-    new_calls::not_entered,
-    newest::{Newest, Wanted},
-    record::{Record, framed, number},
+    record::{Record, list_columns, number},
+    redo_log::unposted_calls,
     unreadable,
 };
 use crate::{
@@ -19,15 +19,17 @@ use crate::{
     },
 };
 
-/// Selects the calls of a page. With `sums`, only blocks between the first and the last call of these sums are read.
+/// Selects the calls of a page.
 pub(crate) struct Calls {
-    pub account_id: Option<String>,
-    pub key_id: Option<String>,
-    pub model: Option<String>,
-    pub outcome: Option<Outcome>,
-    pub before: Option<(i64, CallId)>,
-    pub limit: usize,
-    pub sums: Option<Conditions>,
+    account_id: Option<String>,
+    key_id: Option<String>,
+    model: Option<String>,
+    outcome: Option<Outcome>,
+    before: Option<(i64, CallId)>,
+    limit: usize,
+    conditions: Conditions,
+    /// Of the daily sums that tell within which times the calls lie.
+    sums: Option<Conditions>,
 }
 
 impl Calls {
@@ -39,30 +41,48 @@ impl Calls {
             outcome: page.outcome,
             before: page.before,
             limit: page.limit,
+            conditions: Conditions::of_calls(Sql::Lite, page),
             sums: Conditions::of_sums(Sql::Lite, page),
         }
     }
 
-    pub(crate) fn find(&self, connection: &Connection) -> rusqlite::Result<Vec<Call>> {
-        let wanted = self.wanted(connection)?;
-        Newest::find(connection, &wanted, self.limit, |call| self.shows(call))
+    pub(crate) fn find(mut self, connection: &Connection) -> rusqlite::Result<Vec<Call>> {
+        let posted = if self.restrict(connection)? {
+            read(
+                connection,
+                &self.query(),
+                params_from_iter(&self.conditions.values),
+            )?
+        } else {
+            Vec::new()
+        };
+        with_unposted(connection, posted, self.limit, |call| self.shows(call))
     }
 
-    /// The blocks that may have calls of the page.
-    pub(crate) fn wanted(&self, connection: &Connection) -> rusqlite::Result<Wanted<'_>> {
-        let times = self.sums.as_ref().map(|sums| times_of(connection, sums));
-        let times = times.unwrap_or(Ok(Some((0, i64::MAX))))?;
-        let latest = self.before.map_or(i64::MAX, |(ended_ms, _)| ended_ms);
-        Ok(Wanted {
-            account_id: self.account_id.as_deref(),
-            only_odd: self.outcome.is_some_and(|one| one != Outcome::Answered),
-            entered: times.map(|(first, last)| first..=last.min(latest)),
-        })
+    /// Restricts the query to the times of the sums; `false` if there are none, and so no posted calls.
+    pub(crate) fn restrict(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        let Some(sums) = &self.sums else {
+            return Ok(true);
+        };
+        let times = times_of(connection, sums)?;
+        if let Some((first, last)) = times {
+            self.conditions.within(first, last);
+        }
+        Ok(times.is_some())
+    }
+
+    pub(crate) fn query(&self) -> String {
+        let (columns, limit) = (list_columns(), self.limit);
+        let (conditions, order) = (
+            &self.conditions.text,
+            self.conditions.newest_first("ended_at_ms"),
+        );
+        format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}")
     }
 
     fn shows(&self, call: &Record<'_>) -> bool {
         let is = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|one| one == name);
-        let place = (call.ended_ms, call.id);
+        let place = (call.ended_at_ms, call.id);
         let outcome = self.outcome.map(Outcome::as_str);
         is(&self.account_id, call.account_id)
             && is(&self.key_id, call.key_id)
@@ -99,12 +119,14 @@ pub(crate) fn accounts_query(wanted: &Conditions, limit: usize) -> String {
     )
 }
 
-/// Blocks with charges of an account, beginning with the one that has the entry before ?2.
-pub(crate) const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
-    WHERE account_id = ?1 AND charges > 0 AND seq <= coalesce((
-        SELECT min(seq) FROM call_blocks INDEXED BY blocks_with_charges
-        WHERE account_id = ?1 AND charges > 0 AND seq >= ?2
-    ), ?2) ORDER BY seq DESC";
+/// Entries of an account before ?2, newest first: each table is read through its index and the two are merged.
+pub(crate) const ENTRIES: &str = "
+    SELECT seq, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
+    WHERE account_id = ?1 AND seq < ?2
+    UNION ALL
+    SELECT entry_seq, 'charge', CAST(id AS TEXT), -cost_nano_usd, balance_after_nano_usd, ended_at_ms / 1000
+    FROM calls WHERE account_id = ?1 AND entry_seq < ?2
+    ORDER BY 1 DESC LIMIT ?3";
 
 /// The account's entries, newest first.
 pub(crate) fn entries(
@@ -113,49 +135,26 @@ pub(crate) fn entries(
     before: i64,
     limit: usize,
 ) -> rusqlite::Result<Vec<Entry>> {
-    let query = format!(
-        "SELECT seq, kind, ref, delta, balance_after, at FROM ledger_entries
-         WHERE account_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT {limit}"
-    );
-    let mut rows = connection.prepare(&query)?;
-    let lines = rows.query_map(params![account_id, before], read_entry)?;
-    let mut entries: Vec<Entry> = lines.collect::<Result<_, _>>()?;
-    let mut charges = charges_of(account_id, before, &not_entered(connection)?)?;
-    let mut rows = connection.prepare(CHARGES)?;
-    let mut rows = rows.query(params![account_id, before])?;
-    while let Some(row) = rows.next()? {
-        if charges.len() >= limit {
-            break;
-        }
-        let records = row.get_ref(0)?.as_blob()?;
-        charges.extend(charges_of(account_id, before, records)?);
-    }
-    entries.extend(charges);
+    let mut rows = connection.prepare_cached(ENTRIES)?;
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = rows.query_map(params![account_id, before, most], read_entry)?;
+    let mut entries: Vec<Entry> = rows.collect::<Result<_, _>>()?;
+    let unposted = unposted_calls(connection, |record| record.account_id == account_id)?;
+    let charges = unposted.into_iter().filter(|(seq, _)| *seq < before);
+    entries.extend(charges.filter_map(|(seq, call)| {
+        let charged = call.charged?;
+        Some(Entry {
+            seq,
+            kind: EntryKind::Charge,
+            reference: call.id.to_string(),
+            delta: NanoUsd::new(-charged.cost.nanos()),
+            balance_after: charged.balance_after,
+            at: call.ended_ms.div_euclid(1_000),
+        })
+    }));
     entries.sort_unstable_by_key(|entry| Reverse(entry.seq));
     entries.truncate(limit);
     Ok(entries)
-}
-
-/// The entries of an account's charged calls among these records.
-fn charges_of(account_id: &str, before: i64, records: &[u8]) -> rusqlite::Result<Vec<Entry>> {
-    let mut charges = Vec::new();
-    for framed in framed(records) {
-        let framed = framed?;
-        let record = framed.read()?;
-        let Some(paid) = record.paid else { continue };
-        if framed.seq >= before || record.account_id != account_id {
-            continue;
-        }
-        charges.push(Entry {
-            seq: framed.seq,
-            kind: EntryKind::Charge,
-            reference: EntryKind::Charge.shown(record.id.to_string()),
-            delta: NanoUsd::new(record.delta()),
-            balance_after: NanoUsd::new(paid.after),
-            at: record.ended_ms.div_euclid(1_000),
-        });
-    }
-    Ok(charges)
 }
 
 fn read_entry(row: &Row<'_>) -> rusqlite::Result<Entry> {

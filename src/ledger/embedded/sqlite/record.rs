@@ -1,24 +1,34 @@
-//! The binary record of a finished call and of the effects of its charge.
+//! The columns of a finished call, borrowed from the call, from its row, or from the redo log; and the binary form in
+//! which the redo log has them, with the effects of the charge.
 
-use std::{borrow::Cow, sync::Arc};
-
-use rusqlite::Error;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use rusqlite::{Connection, Error, Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::unreadable;
 use crate::{
     base::money::{NanoUsd, TokenPrice},
-    catalog::Prices,
-    ledger::{Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge},
+    ledger::{
+        Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge, detail::Detail,
+    },
     wire::chat::Usage,
 };
 
-/// Version, the first byte of every record. Increase it when [`Record`] changes, and keep reading earlier versions.
+/// Version, the first byte of every record. Increase it when [`Record`] changes, and keep reading earlier versions:
+/// a redo log may be left by an earlier version of the program.
 const FORM: u8 = 1;
-/// Version of a record that is followed by [`More`].
-const FORM_WITH_MORE: u8 = 2;
 
-/// Borrows from a call that is being stored, or from the stored value.
+/// In the order of [`Record::from_row`].
+pub(crate) const COLUMNS: &str = "id, entry_seq, request_id, account_id, key_id, model, routed_model, upstream, stream,
+    outcome, failure, admitted_at_ms, first_byte_at_ms, ended_at_ms, reserved_tokens, held_nano_usd,
+    worst_case_nano_usd, input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens,
+    cache_write_tokens, cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd,
+    balance_after_nano_usd, provider_cost_nano_usd, detail";
+
+/// For lists, which omit the decisions of hybrids: they are long.
+pub(crate) fn list_columns() -> String {
+    COLUMNS.replace("detail", "json_remove(detail, '$.decision')")
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Record<'a> {
     pub id: i64,
@@ -33,41 +43,27 @@ pub(crate) struct Record<'a> {
     pub outcome: &'a str,
     #[serde(borrow)]
     pub failure: Option<&'a str>,
+    pub admitted_at_ms: i64,
+    pub first_byte_at_ms: Option<i64>,
+    pub ended_at_ms: i64,
     pub reserved_tokens: i64,
+    /// Amounts are in nano-dollars, prices in pico-dollars.
     pub held: i64,
-    pub most: i64,
+    pub worst_case: i64,
     pub input_price: i64,
-    pub cached_price: i64,
+    pub cached_input_price: i64,
     pub output_price: i64,
-    pub admitted_ms: i64,
-    pub first_byte_ms: Option<i64>,
-    pub ended_ms: i64,
     pub paid: Option<Paid>,
-    /// As JSON; empty if there are none.
-    pub attempts: &'a str,
-    pub steps: &'a str,
+    /// Rounded up.
+    pub provider_cost: Option<i64>,
+    /// See [`Detail`].
     #[serde(borrow)]
-    pub decision: Option<&'a str>,
-    /// What the charge left of grants.
+    pub detail: Option<&'a str>,
+    /// What the charge left of grants. Not in the row, like the debt.
     #[serde(borrow)]
     pub left: Vec<(&'a str, i64)>,
     /// The new debt, if it has changed.
     pub debt: Option<i64>,
-    /// Appended if it is not empty.
-    #[serde(skip)]
-    pub more: More<'a>,
-}
-
-/// Fields that only some calls have.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct More<'a> {
-    pub cache_write: u32,
-    pub cache_write_1h: u32,
-    /// See [`Prices::to_stored`].
-    #[serde(borrow)]
-    pub prices: Option<Cow<'a, str>>,
-    /// In nano-dollars, rounded up.
-    pub provider_cost: Option<i64>,
 }
 
 /// The usage and cost of a charged call.
@@ -75,54 +71,37 @@ pub(crate) struct More<'a> {
 pub(crate) struct Paid {
     pub prompt: u32,
     pub cached: u32,
+    pub cache_write: u32,
+    pub cache_write_1h: u32,
     pub completion: u32,
     pub reasoning: u32,
     pub cost: i64,
-    pub before: i64,
+    /// The balance after it.
     pub after: i64,
 }
 
-/// Record header: u32 length, then sequence, call ID and tokens as little-endian u64. Queries of many calls read only
-/// the header.
+/// Record header: u32 length, then the sequence number as u64, little-endian.
 const LENGTH: usize = size_of::<u32>();
-pub(crate) const HEAD: usize = LENGTH + 3 * size_of::<u64>();
+pub(crate) const HEAD: usize = LENGTH + size_of::<u64>();
 
 /// A record with its header, within a sequence of records.
 #[derive(Clone, Copy)]
 pub(crate) struct Framed<'a> {
-    /// Sequence number of its ledger entry. A call that was not charged has a number too, but no entry.
+    /// The position of its charge in the ledger. A call that was not charged has a number too, but no entry.
     pub seq: i64,
-    pub id: i64,
-    /// The call's tokens, or those of the steps before it failed.
-    pub(crate) used: u64,
     /// The record including the header.
     pub bytes: &'a [u8],
 }
 
-/// The lists of a call as JSON; empty strings if they are empty.
-pub(crate) struct Lists {
-    attempts: String,
-    steps: String,
-}
-
-impl Lists {
-    pub(crate) fn of(call: &Call) -> Self {
-        Self {
-            attempts: json_list(&call.attempts),
-            steps: json_list(&call.steps),
-        }
-    }
-}
-
 impl<'a> Record<'a> {
+    /// `detail` is the call's [`Detail::to_json`].
     pub(crate) fn of(
         call: &'a Call,
         charged: Option<Charged>,
         charge: Option<&'a Charge>,
-        lists: &'a Lists,
+        detail: Option<&'a str>,
     ) -> Self {
         let left = charge.map_or(&[][..], |charge| &charge.left);
-        let usage = charged.map_or_else(Usage::default, |charged| charged.usage);
         Self {
             id: number(call.id),
             request_id: &call.request_id,
@@ -134,39 +113,118 @@ impl<'a> Record<'a> {
             stream: call.stream,
             outcome: call.outcome.as_str(),
             failure: call.failure.as_deref(),
+            admitted_at_ms: call.admitted_ms,
+            first_byte_at_ms: call.first_byte_ms,
+            ended_at_ms: call.ended_ms,
             reserved_tokens: i64::try_from(call.reserved_tokens).unwrap_or(i64::MAX),
             held: call.held.nanos(),
-            most: call.most.nanos(),
+            worst_case: call.most.nanos(),
             input_price: call.prices.rates.input.picos(),
-            cached_price: call.prices.rates.cached_input.picos(),
+            cached_input_price: call.prices.rates.cached_input.picos(),
             output_price: call.prices.rates.output.picos(),
-            admitted_ms: call.admitted_ms,
-            first_byte_ms: call.first_byte_ms,
-            ended_ms: call.ended_ms,
             paid: charged.map(|charged| Paid {
                 prompt: charged.usage.prompt,
                 cached: charged.usage.cached,
+                cache_write: charged.usage.cache_write,
+                cache_write_1h: charged.usage.cache_write_1h,
                 completion: charged.usage.completion,
                 reasoning: charged.usage.reasoning,
                 cost: charged.cost.nanos(),
-                before: charged.balance_before.nanos(),
                 after: charged.balance_after.nanos(),
             }),
-            attempts: &lists.attempts,
-            steps: &lists.steps,
-            decision: call.decision.as_deref(),
+            provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
+            detail,
             left: left
                 .iter()
                 .map(|left| (&*left.grant_id, left.remaining.nanos()))
                 .collect(),
             debt: charge.and_then(|charge| charge.debt).map(NanoUsd::nanos),
-            more: More {
-                cache_write: usage.cache_write,
-                cache_write_1h: usage.cache_write_1h,
-                prices: call.prices.to_stored().map(Cow::Owned),
-                provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
-            },
         }
+    }
+
+    /// Reads a row of [`COLUMNS`].
+    pub(crate) fn from_row(row: &'a Row<'_>) -> rusqlite::Result<Self> {
+        let text = |column| Ok::<_, Error>(row.get_ref(column)?.as_str()?);
+        let maybe_text = |column| Ok::<_, Error>(row.get_ref(column)?.as_str_or_null()?);
+        let paid = match row.get(26)? {
+            None => None,
+            Some(cost) => Some(Paid {
+                prompt: row.get(20)?,
+                cached: row.get(21)?,
+                cache_write: row.get(22)?,
+                cache_write_1h: row.get(23)?,
+                completion: row.get(24)?,
+                reasoning: row.get(25)?,
+                cost,
+                after: row.get(27)?,
+            }),
+        };
+        Ok(Self {
+            id: row.get(0)?,
+            request_id: text(2)?,
+            account_id: text(3)?,
+            key_id: text(4)?,
+            model: text(5)?,
+            routed_model: text(6)?,
+            upstream: maybe_text(7)?,
+            stream: row.get(8)?,
+            outcome: text(9)?,
+            failure: maybe_text(10)?,
+            admitted_at_ms: row.get(11)?,
+            first_byte_at_ms: row.get(12)?,
+            ended_at_ms: row.get(13)?,
+            reserved_tokens: row.get(14)?,
+            held: row.get(15)?,
+            worst_case: row.get(16)?,
+            input_price: row.get(17)?,
+            cached_input_price: row.get(18)?,
+            output_price: row.get(19)?,
+            paid,
+            provider_cost: row.get(28)?,
+            detail: maybe_text(29)?,
+            left: Vec::new(),
+            debt: None,
+        })
+    }
+
+    /// Inserts the call as a row. `seq` is the position of its charge, if it was charged.
+    pub(crate) fn insert(&self, connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+        const INSERT: &str = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+            ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
+        let paid = self.paid;
+        connection.prepare_cached(INSERT)?.execute(params![
+            self.id,
+            paid.map(|_| seq),
+            self.request_id,
+            self.account_id,
+            self.key_id,
+            self.model,
+            self.routed_model,
+            self.upstream,
+            self.stream,
+            self.outcome,
+            self.failure,
+            self.admitted_at_ms,
+            self.first_byte_at_ms,
+            self.ended_at_ms,
+            self.reserved_tokens,
+            self.held,
+            self.worst_case,
+            self.input_price,
+            self.cached_input_price,
+            self.output_price,
+            paid.map(|paid| paid.prompt),
+            paid.map(|paid| paid.cached),
+            paid.map(|paid| paid.cache_write),
+            paid.map(|paid| paid.cache_write_1h),
+            paid.map(|paid| paid.completion),
+            paid.map(|paid| paid.reasoning),
+            paid.map(|paid| paid.cost),
+            paid.map(|paid| paid.after),
+            self.provider_cost,
+            self.detail,
+        ])?;
+        Ok(())
     }
 
     /// Appends the record to `bytes`; on an error `bytes` is unchanged.
@@ -174,16 +232,9 @@ impl<'a> Record<'a> {
         let before = bytes.len();
         let start = before + HEAD;
         bytes.resize(start + 1 + self.room(), 0);
-        let has_more = self.more != More::default();
-        bytes[start] = if has_more { FORM_WITH_MORE } else { FORM };
+        bytes[start] = FORM;
         let written = postcard::to_slice(self, &mut bytes[start + 1..]);
-        let mut length = written.ok().map(|written| written.len() + 1);
-        if has_more {
-            length = length.and_then(|length| {
-                let more = postcard::to_slice(&self.more, &mut bytes[start + length..]).ok()?;
-                Some(length + more.len())
-            });
-        }
+        let length = written.ok().map(|written| written.len() + 1);
         let stored = length.and_then(|length| u32::try_from(length).ok());
         let (Some(length), Some(stored)) = (length, stored) else {
             bytes.truncate(before);
@@ -192,9 +243,7 @@ impl<'a> Record<'a> {
         };
         let head = &mut bytes[before..start];
         head[..LENGTH].copy_from_slice(&stored.to_le_bytes());
-        head[LENGTH..LENGTH + 8].copy_from_slice(&seq.to_le_bytes());
-        head[LENGTH + 8..LENGTH + 16].copy_from_slice(&self.id.to_le_bytes());
-        head[LENGTH + 16..].copy_from_slice(&self.used().to_le_bytes());
+        head[LENGTH..].copy_from_slice(&seq.to_le_bytes());
         bytes.truncate(start + length);
         Ok(())
     }
@@ -211,23 +260,20 @@ impl<'a> Record<'a> {
             self.upstream.unwrap_or_default(),
             self.outcome,
             self.failure.unwrap_or_default(),
-            self.attempts,
-            self.steps,
-            self.decision.unwrap_or_default(),
+            self.detail.unwrap_or_default(),
         ];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         let left = self.left.iter().map(|(grant_id, _)| grant_id.len() + 20);
-        let prices = self.more.prices.as_ref().map_or(0, |prices| prices.len());
-        texts + prices + left.sum::<usize>() + 10 * NUMBERS
+        texts + left.sum::<usize>() + 10 * NUMBERS
     }
 
     /// The tokens that the call used; if nothing was charged, those of the steps before the failure. If no usage was
     /// reported, the reserved tokens.
-    fn used(&self) -> u64 {
+    pub(crate) fn used_tokens(&self) -> rusqlite::Result<u64> {
         if let Some(paid) = self.paid {
-            return u64::from(paid.prompt) + u64::from(paid.completion);
+            return Ok(u64::from(paid.prompt) + u64::from(paid.completion));
         }
-        let steps = read_list(self.steps).into_iter().map(|step| match step {
+        let steps = self.read_detail()?.steps.into_iter().map(|step| match step {
             Step::Provider {
                 prompt_tokens,
                 completion_tokens,
@@ -237,19 +283,25 @@ impl<'a> Record<'a> {
         });
         let counted = steps.sum();
         if self.outcome == Outcome::NoUsage.as_str() {
-            return unsigned(self.reserved_tokens).max(counted);
+            return Ok(unsigned(self.reserved_tokens).max(counted));
         }
-        counted
+        Ok(counted)
+    }
+
+    /// Whether the call had steps of built-in tools.
+    pub(crate) fn has_steps(&self) -> rusqlite::Result<bool> {
+        Ok(!self.read_detail()?.steps.is_empty())
     }
 
     /// The change of the balance.
     pub(crate) fn delta(&self) -> i64 {
-        self.paid.map_or(0, |paid| paid.after - paid.before)
+        self.paid.map_or(0, |paid| -paid.cost)
     }
 
     /// Decodes the call.
     pub(crate) fn call(&self) -> rusqlite::Result<Call> {
-        let outcome = Outcome::parse(self.outcome).ok_or_else(|| unreadable(0, "outcome"))?;
+        let outcome = Outcome::parse(self.outcome).ok_or_else(|| unreadable(9, "outcome"))?;
+        let detail = self.read_detail()?;
         Ok(Call {
             id: CallId(unsigned(self.id)),
             request_id: self.request_id.to_owned(),
@@ -263,46 +315,39 @@ impl<'a> Record<'a> {
             failure: self.failure.map(str::to_owned),
             reserved_tokens: unsigned(self.reserved_tokens),
             held: NanoUsd::new(self.held),
-            most: NanoUsd::new(self.most),
-            prices: self.prices()?,
-            provider_cost: self
-                .more
-                .provider_cost
-                .map(|cost| NanoUsd::new(cost).into()),
-            admitted_ms: self.admitted_ms,
-            first_byte_ms: self.first_byte_ms,
-            ended_ms: self.ended_ms,
-            attempts: read_list(self.attempts),
-            steps: read_list(self.steps),
-            decision: self.decision.map(str::to_owned),
+            most: NanoUsd::new(self.worst_case),
+            prices: detail
+                .prices(self.token_prices())
+                .ok_or_else(|| unreadable(29, "prices"))?,
+            provider_cost: self.provider_cost.map(|cost| NanoUsd::new(cost).into()),
+            admitted_ms: self.admitted_at_ms,
+            first_byte_ms: self.first_byte_at_ms,
+            ended_ms: self.ended_at_ms,
+            decision: detail.decision(),
+            attempts: detail.attempts,
+            steps: detail.steps,
             reservations: Vec::new(),
             charged: self.paid.map(|paid| Charged {
-                usage: self.usage(&paid),
+                usage: paid.usage(),
                 cost: NanoUsd::new(paid.cost),
-                balance_before: NanoUsd::new(paid.before),
+                balance_before: NanoUsd::new(paid.after.saturating_add(paid.cost)),
                 balance_after: NanoUsd::new(paid.after),
             }),
         })
     }
 
-    /// The routed model's prices when the call was admitted.
-    fn prices(&self) -> rusqlite::Result<Arc<Prices>> {
-        let [input, output, cached_input] =
-            [self.input_price, self.output_price, self.cached_price].map(TokenPrice::from_picos);
-        let prices =
-            Prices::from_stored((input, output, cached_input), self.more.prices.as_deref());
-        prices.ok_or_else(|| unreadable(0, "prices"))
+    fn read_detail(&self) -> rusqlite::Result<Detail> {
+        Detail::read(self.detail).ok_or_else(|| unreadable(29, "the detail of a call"))
     }
 
-    fn usage(&self, paid: &Paid) -> Usage {
-        Usage {
-            prompt: paid.prompt,
-            cached: paid.cached,
-            cache_write: self.more.cache_write,
-            cache_write_1h: self.more.cache_write_1h,
-            completion: paid.completion,
-            reasoning: paid.reasoning,
-        }
+    /// Input, output and cached input.
+    fn token_prices(&self) -> (TokenPrice, TokenPrice, TokenPrice) {
+        let price = TokenPrice::from_picos;
+        (
+            price(self.input_price),
+            price(self.output_price),
+            price(self.cached_input_price),
+        )
     }
 
     /// The cost recomputed from the stored usage and prices.
@@ -310,26 +355,41 @@ impl<'a> Record<'a> {
         let Some(paid) = &self.paid else {
             return Ok(None);
         };
-        let (prices, steps) = (self.prices()?, read_list(self.steps));
-        Ok(Some(price(&prices, &steps, self.usage(paid))))
+        let detail = self.read_detail()?;
+        let prices = detail.prices(self.token_prices());
+        let prices = prices.ok_or_else(|| unreadable(29, "prices"))?;
+        Ok(Some(price(&prices, &detail.steps, paid.usage())))
+    }
+}
+
+impl Paid {
+    fn usage(&self) -> Usage {
+        Usage {
+            prompt: self.prompt,
+            cached: self.cached,
+            cache_write: self.cache_write,
+            cache_write_1h: self.cache_write_1h,
+            completion: self.completion,
+            reasoning: self.reasoning,
+        }
     }
 }
 
 impl<'a> Framed<'a> {
     pub(crate) fn read(&self) -> rusqlite::Result<Record<'a>> {
-        read(&self.bytes[HEAD..])
+        let record = match self.bytes[HEAD..].split_first() {
+            Some((&FORM, record)) => postcard::from_bytes(record).ok(),
+            _ => None,
+        };
+        record.ok_or_else(|| unreadable(0, "the record of a call"))
     }
 
     fn first_of(bytes: &'a [u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
-        let (seq, rest) = rest.split_first_chunk()?;
-        let (id, rest) = rest.split_first_chunk()?;
-        let used = rest.first_chunk()?;
+        let seq = rest.first_chunk()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         let framed = Self {
             seq: i64::from_le_bytes(*seq),
-            id: i64::from_le_bytes(*id),
-            used: u64::from_le_bytes(*used),
             bytes: bytes.get(..HEAD + length)?,
         };
         Some(framed)
@@ -352,41 +412,10 @@ pub(crate) fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Fram
     })
 }
 
-/// Decodes a record without its header.
-pub(crate) fn read(bytes: &[u8]) -> rusqlite::Result<Record<'_>> {
-    let record = match bytes.split_first() {
-        Some((&FORM, record)) => postcard::from_bytes(record).ok(),
-        Some((&FORM_WITH_MORE, record)) => read_with_more(record),
-        _ => None,
-    };
-    record.ok_or_else(|| unreadable(0, "the record of a call"))
-}
-
-fn read_with_more(bytes: &[u8]) -> Option<Record<'_>> {
-    let (record, more) = postcard::take_from_bytes::<Record<'_>>(bytes).ok()?;
-    let more = postcard::from_bytes(more).ok()?;
-    Some(Record { more, ..record })
-}
-
 pub(crate) fn number(id: CallId) -> i64 {
     i64::try_from(id.0).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-/// As JSON; an empty string for an empty list.
-fn json_list<T: Serialize>(items: &[T]) -> String {
-    if items.is_empty() {
-        return String::new();
-    }
-    serde_json::to_string(items).unwrap_or_default()
-}
-
-fn read_list<T: DeserializeOwned>(list: &str) -> Vec<T> {
-    if list.is_empty() {
-        return Vec::new();
-    }
-    serde_json::from_str(list).unwrap_or_default()
 }

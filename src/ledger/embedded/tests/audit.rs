@@ -1,13 +1,6 @@
 //! Every inconsistency that an audit must find, made in a database on purpose.
 
 use super::*;
-use crate::{
-    base::money::{NanoUsd, TokenPrice},
-    ledger::{
-        Call, Charged,
-        embedded::sqlite::record::{Lists, Record, framed},
-    },
-};
 
 async fn busy() -> Paying {
     let paying = with(1_000_000).await;
@@ -18,36 +11,6 @@ async fn busy() -> Paying {
     paying.advance(10);
     paying.assert_sound().await;
     paying
-}
-
-/// A change of the stored calls.
-type Change = fn(&mut Vec<(i64, Call)>);
-
-/// Changes the account's calls in the only block.
-fn change(paying: &Paying, change: Change) {
-    let file = paying.folder().path().join("ledger.db");
-    let file = rusqlite::Connection::open(file).unwrap();
-    let bytes: Vec<u8> = file
-        .query_row("SELECT records FROM call_blocks", [], |row| row.get(0))
-        .unwrap();
-    let stored = framed(&bytes).map(Result::unwrap);
-    let mut calls = stored
-        .map(|framed| (framed.seq, framed.read().unwrap().call().unwrap()))
-        .collect();
-    change(&mut calls);
-    let mut bytes = Vec::new();
-    for (seq, call) in &calls {
-        let lists = Lists::of(call);
-        Record::of(call, call.charged, None, &lists)
-            .write(&mut bytes, *seq)
-            .unwrap();
-    }
-    file.execute("UPDATE call_blocks SET records = ?1", [bytes])
-        .unwrap();
-}
-
-fn charged(calls: &mut [(i64, Call)], index: usize) -> &mut Charged {
-    calls[index].1.charged.as_mut().unwrap()
 }
 
 async fn assert_noticed(paying: &Paying, done: &str, notice: &str) {
@@ -69,41 +32,36 @@ async fn assert_noticed(paying: &Paying, done: &str, notice: &str) {
 async fn every_inconsistency_of_entries_is_found() {
     for (sql, notice) in [
         (
-            "UPDATE ledger_entries SET delta = delta - 1 WHERE seq = 2",
+            "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1 WHERE seq = 2",
             "add up to",
         ),
         (
-            "UPDATE ledger_entries SET balance_after = 7 WHERE seq = 2",
+            "UPDATE ledger_entries SET balance_after_nano_usd = 7 WHERE seq = 2",
             "add up to",
         ),
         ("DELETE FROM ledger_entries WHERE seq = 2", "add up to"),
         (
-            "UPDATE ledger_entries SET kind = 'charge' WHERE seq = 2",
-            "a call that does not exist",
+            "UPDATE ledger_entries SET kind = 'opening' WHERE seq = 2",
+            "is not the account's first",
         ),
         (
             "UPDATE ledger_entries SET kind = 'expiry' WHERE seq = 2",
             "deducts nothing",
         ),
-        ("DELETE FROM call_blocks", "the grants have"),
-        ("UPDATE call_blocks SET calls = 2", "its count is 2"),
+        ("DELETE FROM calls", "the grants have"),
         (
-            "UPDATE call_blocks SET records = CAST(substr(records, 1, 400) AS BLOB)",
-            "cannot be read",
-        ),
-        (
-            "UPDATE credit_grants SET remaining = remaining - 1 WHERE expires_at IS NULL",
+            "UPDATE credit_grants SET remaining_nano_usd = remaining_nano_usd - 1 WHERE expires_at IS NULL",
             "the grants have",
         ),
         (
-            "UPDATE credit_grants SET remaining = amount + 1",
+            "UPDATE credit_grants SET remaining_nano_usd = amount_nano_usd + 1",
             "invalid remaining amount",
         ),
         (
-            "UPDATE credit_grants SET amount = amount + 1",
+            "UPDATE credit_grants SET amount_nano_usd = amount_nano_usd + 1",
             "differs from the amount of grant",
         ),
-        ("UPDATE accounts SET debt = 5", "in memory are"),
+        ("UPDATE accounts SET debt_nano_usd = 5", "in memory are"),
     ] {
         let paying = busy().await;
         paying.sql(sql);
@@ -113,52 +71,39 @@ async fn every_inconsistency_of_entries_is_found() {
 
 #[tokio::test]
 async fn every_inconsistency_of_calls_is_found() {
-    let changes: [(&str, Change, &str); 8] = [
-        ("nothing", |_| {}, ""),
-        (
-            "cost",
-            |calls| charged(calls, 1).cost = NanoUsd::new(COST + 1),
-            "differs from the cost",
-        ),
-        (
-            "tokens",
-            |calls| charged(calls, 1).usage.prompt += 1,
-            "differs from the cost",
-        ),
-        (
-            "prices",
-            |calls| Arc::make_mut(&mut calls[1].1.prices).rates.output = TokenPrice::from_picos(7),
-            "",
-        ),
-        (
-            "balance",
-            |calls| charged(calls, 1).balance_after = NanoUsd::new(7),
-            "add up to",
-        ),
-        (
-            "one that is gone",
-            |calls| drop(calls.remove(1)),
-            "its count is 3",
-        ),
-        (
-            "one that was not charged",
-            |calls| calls[1].1.charged = None,
-            "add up to",
-        ),
-        (
-            "one that is there twice",
-            |calls| calls[2].1.id = calls[1].1.id,
-            "is stored twice",
-        ),
-    ];
-    for (what, done, notice) in changes {
+    for (change, notice) in [
+        ("SET cost_nano_usd = cost_nano_usd + 1", "differs from the cost"),
+        ("SET prompt_tokens = prompt_tokens + 1", "differs from the cost"),
+        ("SET input_pico_usd = 7", "differs from the cost"),
+        ("SET detail = '{'", "differs from the cost"),
+        ("SET balance_after_nano_usd = 7", "add up to"),
+        ("SET prompt_tokens = NULL", "cannot be read"),
+        ("SET entry_seq = NULL, cost_nano_usd = NULL", "add up to"),
+        ("SET account_id = 'acct_other'", "the grants have"),
+    ] {
         let paying = busy().await;
-        change(&paying, done);
-        if notice.is_empty() {
-            paying.assert_sound().await;
-        } else {
-            assert_noticed(&paying, what, notice).await;
-        }
+        let second = "id = (SELECT id FROM calls ORDER BY id LIMIT 1 OFFSET 1)";
+        paying.sql(&format!("UPDATE calls {change} WHERE {second}"));
+        let audit = paying.ledger.audit().await.unwrap();
+        let found = &audit.violations;
+        assert!(
+            found.iter().any(|found| found.what.contains(notice)),
+            "{change}: {found:?}"
+        );
+    }
+    let paying = busy().await;
+    paying.sql("UPDATE calls SET output_pico_usd = 7");
+    paying.assert_sound().await; // no call has output
+}
+
+/// A charge without an entry, or an entry without a charge, cannot be stored.
+#[tokio::test]
+async fn a_charge_and_its_entry_are_one() {
+    let paying = busy().await;
+    let file = rusqlite::Connection::open(paying.folder().path().join("ledger.db")).unwrap();
+    for half in ["cost_nano_usd = NULL", "entry_seq = NULL"] {
+        let refused = file.execute(&format!("UPDATE calls SET {half}"), []);
+        assert!(refused.unwrap_err().to_string().contains("CHECK"), "{half}");
     }
 }
 
@@ -180,7 +125,7 @@ async fn the_periodic_audit_reads_new_entries() {
     paying.give(7, None).await;
     let last = "seq = (SELECT max(seq) FROM ledger_entries)";
     paying.sql(&format!(
-        "UPDATE ledger_entries SET delta = delta - 1 WHERE {last}"
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1 WHERE {last}"
     ));
     assert!(
         !paying
@@ -202,7 +147,7 @@ async fn the_periodic_audit_reads_new_entries() {
     );
     assert_eq!(paying.ledger.violations(), 1, "until a full audit");
     paying.sql(&format!(
-        "UPDATE ledger_entries SET delta = delta + 1 WHERE {last}"
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1 WHERE {last}"
     ));
     paying.assert_sound().await;
     assert_eq!(paying.ledger.violations(), 0);

@@ -53,7 +53,7 @@ async fn a_charge_that_is_refused_at_once_changes_nothing_and_can_be_tried_again
     for round in 0..5 {
         paying.pay().await.unwrap();
         paying.sql(
-            "CREATE TRIGGER refuse BEFORE INSERT ON new_calls
+            "CREATE TRIGGER refuse BEFORE INSERT ON redo_log
              BEGIN SELECT RAISE(ABORT, 'refused'); END",
         );
         tokio::time::sleep(Duration::from_millis(3)).await;

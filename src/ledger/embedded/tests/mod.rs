@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{
     Embedded, audit_file,
-    sqlite::{lock::Lock, new_calls::not_entered, record::framed},
+    sqlite::{lock::Lock, record::framed, redo_log::unposted_records},
 };
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
@@ -19,12 +19,13 @@ use crate::ledger::{
 };
 
 mod audit;
-mod blocks;
 mod days;
 mod faults;
+mod history;
 mod misplaced;
-mod new_pages;
 mod pages;
+mod redo_log;
+mod rows;
 mod spill;
 
 async fn with(nanos: i64) -> Paying {
@@ -56,7 +57,7 @@ impl Paying {
     fn calls_in_redo_log(&self) -> usize {
         let file = self.folder().path().join("ledger.db");
         let file = rusqlite::Connection::open(file).unwrap();
-        framed(&not_entered(&file).unwrap()).count()
+        framed(&unposted_records(&file).unwrap()).count()
     }
 
     /// Simulates a full disk at this many pages; `None` ends that.

@@ -3,10 +3,7 @@
 use rusqlite::{Connection, params_from_iter};
 
 use super::{
-    super::sqlite::{
-        calls::BY_ID,
-        pages::{CHARGES, Calls, accounts_query},
-    },
+    super::sqlite::pages::{Calls, ENTRIES, accounts_query},
     *,
 };
 use crate::ledger::{
@@ -38,80 +35,81 @@ async fn pages_of_calls_use_an_index() {
         ..all
     };
     let failed = Some(Outcome::ProviderFailed);
+    let before = Some((7, CallId(7)));
     for (page, expected) in [
-        (all, "INDEX blocks_by_time (last_ms>? AND last_ms<?)"),
+        (all, "SCAN calls USING INDEX calls_by_time"),
+        (
+            CallsPage { before, ..all },
+            "INDEX calls_by_time (ended_at_ms<?)",
+        ),
         (
             CallsPage {
                 outcome: failed,
                 ..all
             },
-            "INDEX odd_blocks_by_time (last_ms>? AND last_ms<?)",
+            "INDEX calls_not_answered (outcome=?)",
         ),
+        (own, "INDEX calls_by_account (account_id=?)"),
         (
-            own,
-            "INDEX blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
+            CallsPage { before, ..own },
+            "INDEX calls_by_account (account_id=? AND ended_at_ms<?)",
         ),
         (
             CallsPage {
                 outcome: Some(Outcome::Answered),
                 ..own
             },
-            "INDEX blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
+            "INDEX calls_by_account (account_id=?)",
         ),
         (
             CallsPage {
                 outcome: failed,
                 ..own
             },
-            "INDEX odd_blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
+            "INDEX calls_not_answered_by_account (account_id=? AND outcome=?)",
         ),
     ] {
-        let (file, calls) = (file(&paying), Calls::of(&page));
-        let wanted = calls.wanted(&file).unwrap();
-        let plan = plan(&file, &wanted.query());
+        let plan = plan(&file(&paying), &Calls::of(&page).query());
         assert!(plan.contains(expected), "{page:?}: {plan}");
         assert!(!plan.contains("B-TREE"), "{page:?} is sorted: {plan}");
     }
 }
 
-/// Blocks are read from the page's cursor on, and between the times of sums.
+/// A page of a key or model reads calls between the first and the last of their sums.
 #[tokio::test]
 async fn a_page_of_calls_reads_no_rows_that_cannot_be_on_it() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     paying.days().await; // posts the redo log
     let file = file(&paying);
-    let times = |page: CallsPage<'_>| {
-        let calls = Calls::of(&CallsPage {
+    let of_key = |key_id| {
+        let mut calls = Calls::of(&CallsPage {
             account_id: Some(&paying.account_id),
-            ..page
+            key_id: Some(key_id),
+            ..CallsPage::default()
         });
-        calls.wanted(&file).unwrap().entered
+        let has_calls = calls.restrict(&file).unwrap();
+        (has_calls, plan(&file, &calls.query()))
     };
-    let all = CallsPage::default();
-    let before = Some((7, CallId(7)));
-    assert_eq!(times(all), Some(0..=i64::MAX));
-    assert_eq!(times(CallsPage { before, ..all }), Some(0..=7));
-    let (never, key_id) = (Some("key_never"), Some(&*paying.key_id));
-    let of_key = |key_id| times(CallsPage { key_id, ..all });
-    assert_eq!(of_key(never), None);
-    let used = of_key(key_id).unwrap();
-    let now_ms = paying.now_ms.load(Relaxed);
-    assert!(used.contains(&now_ms) && *used.end() == now_ms, "{used:?}");
+    assert!(!of_key("key_never").0);
+    let (has_calls, plan) = of_key(&paying.key_id);
+    assert!(has_calls);
+    let expected = "INDEX calls_by_account (account_id=? AND ended_at_ms>? AND ended_at_ms<?)";
+    assert!(plan.contains(expected), "{plan}");
 }
 
 #[tokio::test]
-async fn entries_and_call_ids_use_an_index() {
+async fn entries_are_merged_from_two_indexes() {
     let paying = with(DOLLAR).await;
-    for (query, expected) in [
-        (BY_ID, "INDEX blocks_by_id (first_id>? AND first_id<?)"),
-        (
-            CHARGES,
-            "INDEX blocks_with_charges (account_id=? AND seq<?)",
-        ),
-    ] {
+    let statement = "SELECT * FROM ledger WHERE account_id = 'acct_1' AND seq < 7 ORDER BY seq DESC LIMIT 9";
+    for query in [ENTRIES, statement] {
         let plan = plan(&file(&paying), query);
-        assert!(plan.contains(expected), "{plan}");
+        for expected in [
+            "INDEX ledger_entries_by_account (account_id=? AND seq<?)",
+            "INDEX calls_by_entry (account_id=? AND entry_seq<?)",
+        ] {
+            assert!(plan.contains(expected), "{plan}");
+        }
         assert!(!plan.contains("B-TREE"), "it is sorted: {plan}");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
             command::{Command, Executed},
             directory::Shared,
             queue::Queue,
-            sqlite::Database,
+            sqlite::{Database, HeldNow},
         },
     },
     net::callbacks,
@@ -57,7 +57,7 @@ pub(crate) fn run(work: &Mutex<Work>, mut queue: Queue<Command>) {
         match first {
             Ok(first) => work.commit_batch(first, &mut queue),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return work.post_redo_log(),
+            Err(RecvTimeoutError::Disconnected) => return work.post_timed(),
         }
         if work.checked.elapsed() >= FILES_INTERVAL {
             work.check_files();
@@ -102,7 +102,7 @@ impl Work {
         }
         let check = FILES_INTERVAL.saturating_sub(self.checked.elapsed());
         // Request threads that commit charges do not wake this one.
-        if self.is_shared || self.database.news() > 0 {
+        if self.is_shared || self.database.unposted() > 0 {
             return POST_INTERVAL
                 .saturating_sub(self.posted.elapsed())
                 .min(check);
@@ -126,26 +126,31 @@ impl Work {
         }
     }
 
-    /// Posts the redo log, and counts as busy meanwhile.
+    /// Posts the redo log and what is held now, and counts as busy meanwhile.
     fn post_timed(&mut self) {
         self.health.begins();
-        self.post_redo_log();
+        let held = self.directory.read().held_now();
+        self.post(Some(held));
         self.health.rests();
     }
 
     /// Posts the redo log in a transaction of its own: charges are committed even if they cannot be posted.
     fn post_redo_log(&mut self) {
+        self.post(None);
+    }
+
+    fn post(&mut self, held: Option<Vec<HeldNow>>) {
         self.posted = Instant::now();
         if self.stale {
             return; // the memory's view of the redo log may be wrong
         }
-        if let Err(error) = self.database.enter_news_alone() {
+        if let Err(error) = self.database.post_redo_log_alone(held) {
             let retry_ms = POST_INTERVAL.as_millis();
             tracing::warn!(%error, "posting calls from the redo log failed; retrying in {retry_ms} ms");
         }
-        if self.database.news() >= MAX_UNPOSTED && self.health.is_well() {
+        if self.database.unposted() >= MAX_UNPOSTED && self.health.is_well() {
             tracing::error!(
-                calls = self.database.news(),
+                calls = self.database.unposted(),
                 "the redo log is full; no new call is admitted until it can be posted"
             );
             self.health.set_well(false);
@@ -169,7 +174,7 @@ impl Work {
         let waiting = std::iter::once(first).chain(queue);
         self.commit(begun, waiting, started);
         // After a failure the redo log is posted at its next interval.
-        if self.database.news() >= POST_AT && !self.database.is_behind() {
+        if self.database.unposted() >= POST_AT && !self.database.is_behind() {
             self.post_timed();
         }
     }
@@ -184,7 +189,7 @@ impl Work {
     )]
     pub(crate) fn commit_at_once(&mut self, command: Command) -> Result<(), Command> {
         let started = Instant::now();
-        let is_much = self.database.is_behind() || self.database.news() >= POST_AT;
+        let is_much = self.database.is_behind() || self.database.unposted() >= POST_AT;
         if self.stale || is_much || self.database.begin_at_once().is_err() {
             return Err(command);
         }
@@ -242,7 +247,7 @@ impl Work {
             self.fail(batch.len(), error.as_deref(), was_begun);
         }
         failpoint::reached("batch_committed");
-        if is_committed && self.database.news_are_wanted() {
+        if is_committed && self.database.posting_is_wanted() {
             self.post_redo_log();
         }
         self.health.ends(batch.len(), started.elapsed());
@@ -289,10 +294,10 @@ impl Work {
         if self.stale {
             self.reload();
         }
-        if self.database.news() >= MAX_UNPOSTED {
+        if self.database.unposted() >= MAX_UNPOSTED {
             self.post_redo_log();
         }
-        let has_room = self.database.news() < MAX_UNPOSTED;
+        let has_room = self.database.unposted() < MAX_UNPOSTED;
         if !self.stale && has_room && self.database.try_to_write().is_ok() {
             tracing::info!("the ledger can be written again; new calls are admitted");
             self.health.set_well(true);

@@ -23,16 +23,16 @@ struct Entry<'a> {
 
 impl Database {
     /// Posts a grant, with what is left of it after the debt is paid.
-    pub(crate) fn enter_grant(
+    pub(crate) fn post_grant(
         &self,
         account_id: &str,
         grant: &Grant,
         granted: &Granted,
     ) -> rusqlite::Result<()> {
-        self.enter_news()?;
+        self.post_redo_log()?;
         self.connection.execute(
             "INSERT INTO credit_grants
-                 (id, account_id, amount, expires_at, reason, created_at, reference, remaining)
+                 (id, account_id, amount_nano_usd, expires_at, reason, created_at, reference, remaining_nano_usd)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 grant.id,
@@ -46,10 +46,10 @@ impl Database {
             ],
         )?;
         self.connection.execute(
-            "UPDATE accounts SET debt = ?2, lapsed_at = NULL WHERE id = ?1",
+            "UPDATE accounts SET debt_nano_usd = ?2, lapsed_at = NULL WHERE id = ?1",
             params![account_id, granted.debt.nanos()],
         )?;
-        self.enter_line(&Entry {
+        self.post_entry(&Entry {
             account_id,
             kind: "grant",
             reference: &grant.id,
@@ -60,7 +60,7 @@ impl Database {
     }
 
     /// Posts the effects of time: debt that is paid, and credit that has expired.
-    pub(crate) fn enter_update(
+    pub(crate) fn post_update(
         &self,
         account_id: &str,
         update: &Update,
@@ -70,7 +70,7 @@ impl Database {
         if nothing_left && update.forfeits.is_empty() {
             return Ok(());
         }
-        self.enter_news()?;
+        self.post_redo_log()?;
         for left in &update.left {
             self.set_remaining(&left.grant_id, left.remaining)?;
         }
@@ -83,7 +83,7 @@ impl Database {
         for forfeit in &update.forfeits {
             let left = &forfeit.left;
             self.set_remaining(&left.grant_id, left.remaining)?;
-            self.enter_line(&Entry {
+            self.post_entry(&Entry {
                 account_id,
                 kind: "expiry",
                 reference: &left.grant_id,
@@ -100,26 +100,27 @@ impl Database {
 
     pub(super) fn set_debt(&self, account_id: &str, debt: NanoUsd) -> rusqlite::Result<()> {
         self.connection
-            .prepare_cached("UPDATE accounts SET debt = ?2 WHERE id = ?1")?
+            .prepare_cached("UPDATE accounts SET debt_nano_usd = ?2 WHERE id = ?1")?
             .execute(params![account_id, debt.nanos()])?;
         Ok(())
     }
 
     pub(super) fn set_remaining(&self, grant_id: &str, remaining: NanoUsd) -> rusqlite::Result<()> {
         self.connection
-            .prepare_cached("UPDATE credit_grants SET remaining = ?2 WHERE id = ?1")?
+            .prepare_cached("UPDATE credit_grants SET remaining_nano_usd = ?2 WHERE id = ?1")?
             .execute(params![grant_id, remaining.nanos()])?;
         Ok(())
     }
 
-    fn enter_line(&self, entry: &Entry<'_>) -> rusqlite::Result<()> {
+    fn post_entry(&self, entry: &Entry<'_>) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
-                "INSERT INTO ledger_entries (seq, account_id, kind, ref, delta, balance_after, at)
+                "INSERT INTO ledger_entries
+                     (seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
-                self.news.borrow_mut().next_seq(),
+                self.redo_log.borrow_mut().next_seq(),
                 entry.account_id,
                 entry.kind,
                 entry.reference,

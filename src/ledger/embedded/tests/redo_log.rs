@@ -5,7 +5,7 @@ use super::*;
 /// Makes posting fail.
 const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON usage_days
     BEGIN SELECT RAISE(ABORT, 'refused'); END";
-const ROWS: &str = "SELECT count(*) FROM new_calls";
+const ROWS: &str = "SELECT count(*) FROM redo_log";
 /// Size of a page in the write-ahead log, including its header.
 const FRAME: u64 = 4_096 + 24;
 
@@ -31,8 +31,8 @@ async fn a_missing_page_of_the_redo_log_is_damage() {
     let file = paying.folder().path().join("ledger.db");
     assert!(audit_file(&file).unwrap().violations.is_empty());
     for lost in [
-        "UPDATE new_calls SET used = 0 WHERE place = 1",
-        "DELETE FROM new_calls WHERE place = 1",
+        "UPDATE redo_log SET used_bytes = 0 WHERE page = 1",
+        "DELETE FROM redo_log WHERE page = 1",
     ] {
         paying.sql(lost);
         let damage = audit_file(&file).unwrap_err();

@@ -16,7 +16,7 @@ static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 #[derive(Default)]
 pub(crate) struct Pages {
     /// The row number of the first of them.
-    place: i64,
+    first: i64,
     filled: Vec<Vec<u8>>,
     bytes: Vec<u8>,
     /// Something was added since they were written.
@@ -45,19 +45,19 @@ impl Pages {
         if !self.is_changed {
             return Ok(());
         }
-        let mut put = connection.prepare_cached("REPLACE INTO new_calls VALUES (?1, ?2, ?3)")?;
+        let mut put = connection.prepare_cached("REPLACE INTO redo_log VALUES (?1, ?2, ?3)")?;
         for mut page in self.filled.drain(..) {
-            put_page(&mut put, self.place, &mut page)?;
-            self.place += 1;
+            put_page(&mut put, self.first, &mut page)?;
+            self.first += 1;
         }
-        put_page(&mut put, self.place, &mut self.bytes)?;
+        put_page(&mut put, self.first, &mut self.bytes)?;
         self.is_changed = false;
         Ok(())
     }
 
     /// Starts again from the first page: all calls are posted.
     pub(crate) fn clear(&mut self) {
-        self.place = 0;
+        self.first = 0;
         self.filled.clear();
         self.bytes.clear();
         self.is_changed = false;
@@ -78,25 +78,25 @@ impl Pages {
     fn read_rows(connection: &Connection, closely: bool) -> rusqlite::Result<(Vec<u8>, Self)> {
         let mut pages = Self::default();
         let mut records = Vec::new();
-        let entered = last_entered(connection)?;
+        let posted = last_posted(connection)?;
         let mut rows = connection.prepare_cached(
-            "SELECT place, substr(records, 1, used) FROM new_calls ORDER BY place",
+            "SELECT page, substr(records, 1, used_bytes) FROM redo_log ORDER BY page",
         )?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             let before = records.len();
             for framed in framed(row.get_ref(1)?.as_blob()?) {
                 let framed = framed?;
-                if framed.seq > entered {
+                if framed.seq > posted {
                     records.extend_from_slice(framed.bytes);
                 }
             }
             let is_used = records.len() > before;
-            if is_used && row.get::<_, i64>(0)? != pages.place {
+            if is_used && row.get::<_, i64>(0)? != pages.first {
                 return Err(unreadable(0, "a page of calls after a page without any"));
             }
             if is_used {
-                pages.place += 1;
+                pages.first += 1;
             } else if !closely {
                 break; // they are filled one after the other: what comes now is of earlier times
             }
@@ -106,22 +106,22 @@ impl Pages {
 }
 
 /// Writes a page padded to a fixed size, so that its row is overwritten in place; a longer record gets a larger row.
-fn put_page(put: &mut Statement<'_>, place: i64, page: &mut Vec<u8>) -> rusqlite::Result<()> {
+fn put_page(put: &mut Statement<'_>, number: i64, page: &mut Vec<u8>) -> rusqlite::Result<()> {
     let used = page.len();
     page.extend_from_slice(ZEROS.get(used..).unwrap_or_default());
     let stored = i64::try_from(used).unwrap_or(i64::MAX);
-    let written = put.execute(params![place, stored, page.as_slice()]);
+    let written = put.execute(params![number, stored, page.as_slice()]);
     page.truncate(used);
     written.map(|_| ())
 }
 
-pub(crate) fn last_entered(connection: &Connection) -> rusqlite::Result<i64> {
-    let mut last = connection.prepare_cached("SELECT last_seq FROM entered")?;
+pub(crate) fn last_posted(connection: &Connection) -> rusqlite::Result<i64> {
+    let mut last = connection.prepare_cached("SELECT last_seq FROM posted")?;
     last.query_row([], |row| row.get(0))
 }
 
-pub(crate) fn set_last_entered(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
-    let mut set = connection.prepare_cached("UPDATE entered SET last_seq = ?1")?;
+pub(crate) fn set_last_posted(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+    let mut set = connection.prepare_cached("UPDATE posted SET last_seq = ?1")?;
     match set.execute([seq])? {
         1 => Ok(()),
         rows => Err(rusqlite::Error::StatementChangedRows(rows)),
@@ -136,9 +136,9 @@ mod tests {
     use crate::ledger::embedded::sqlite::record::HEAD;
 
     const TABLES: &str = "
-        CREATE TABLE new_calls (place INTEGER PRIMARY KEY, used INTEGER, records BLOB) STRICT;
-        CREATE TABLE entered (last_seq INTEGER NOT NULL) STRICT;
-        INSERT INTO entered VALUES (0);";
+        CREATE TABLE redo_log (page INTEGER PRIMARY KEY, used_bytes INTEGER, records BLOB) STRICT;
+        CREATE TABLE posted (last_seq INTEGER NOT NULL) STRICT;
+        INSERT INTO posted VALUES (0);";
 
     /// A record of zeros, which is also what follows the last record of a page.
     fn record(seq: i64, length: usize) -> Vec<u8> {
@@ -151,13 +151,13 @@ mod tests {
     #[derive(Clone, Debug)]
     enum End {
         Committed,
-        GivenUp,
+        RolledBack,
         /// Committed after everything before it was posted.
-        Entered,
+        Posted,
     }
 
     fn end() -> impl Strategy<Value = End> {
-        prop_oneof![8 => Just(End::Committed), 1 => Just(End::GivenUp), 1 => Just(End::Entered)]
+        prop_oneof![8 => Just(End::Committed), 1 => Just(End::RolledBack), 1 => Just(End::Posted)]
     }
 
     fn lengths() -> impl Strategy<Value = Vec<usize>> {
@@ -187,13 +187,13 @@ mod tests {
                     prop_assert_eq!(pages.add(write).unwrap(), &record);
                     committed.extend(&record);
                 }
-                if let End::Entered = end {
-                    set_last_entered(&file, seq).unwrap();
+                if let End::Posted = end {
+                    set_last_posted(&file, seq).unwrap();
                     pages.clear();
                     committed.clear();
                 }
                 pages.write(&file).unwrap();
-                if let End::GivenUp = end {
+                if let End::RolledBack = end {
                     file.execute_batch("ROLLBACK").unwrap();
                     pages = Pages::read(&file).unwrap().1;
                     committed.truncate(before);
@@ -202,7 +202,7 @@ mod tests {
                 }
                 let (read, after) = Pages::read(&file).unwrap();
                 prop_assert!(read == committed, "after call {}", seq);
-                prop_assert!(after.place <= pages.place + 1);
+                prop_assert!(after.first <= pages.first + 1);
             }
         }
     }

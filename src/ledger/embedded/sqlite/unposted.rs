@@ -1,0 +1,66 @@
+//! The calls of the redo log in memory, until they are posted together: their records, sums, and what they leave of
+//! grants.
+
+use rusqlite::Connection;
+
+use super::{
+    days::Sums,
+    record::{self, Framed, Record},
+};
+use crate::base::{
+    failpoint,
+    fast_map::{FastMap, FastSet},
+    money::NanoUsd,
+};
+
+#[derive(Default)]
+pub(crate) struct Unposted {
+    /// Concatenated, in the order in which they were charged.
+    records: Vec<u8>,
+    sums: Sums,
+    pub ids: FastSet<i64>,
+    /// What the calls have left of grants, and the debts of accounts after them.
+    pub left: FastMap<Box<str>, NanoUsd>,
+    pub debts: FastMap<Box<str>, NanoUsd>,
+}
+
+impl Unposted {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Adds a call; `bytes` is its record including the header.
+    pub(crate) fn add(&mut self, record: &Record<'_>, bytes: &[u8]) {
+        self.ids.insert(record.id);
+        self.records.extend_from_slice(bytes);
+        self.sums.add(record);
+        for (grant_id, remaining) in &record.left {
+            put(&mut self.left, grant_id, *remaining);
+        }
+        if let Some(debt) = record.debt {
+            put(&mut self.debts, record.account_id, debt);
+        }
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
+        record::framed(&self.records)
+    }
+
+    /// Posts all of them, within the open transaction.
+    pub(crate) fn post(&self, connection: &Connection) -> rusqlite::Result<()> {
+        for framed in self.records() {
+            let framed = framed?;
+            framed.read()?.insert(connection, framed.seq)?;
+        }
+        failpoint::reached("rows_inserted");
+        self.sums.post(connection)
+    }
+}
+
+fn put(amounts: &mut FastMap<Box<str>, NanoUsd>, id: &str, amount: i64) {
+    let amount = NanoUsd::new(amount);
+    match amounts.get_mut(id) {
+        Some(before) => *before = amount,
+        None => drop(amounts.insert(id.into(), amount)),
+    }
+}
