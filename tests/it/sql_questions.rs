@@ -186,7 +186,11 @@ impl Asked {
             if found.rows == [[expected]] {
                 return;
             }
-            assert!(started.elapsed().as_secs() < 60, "{query}: {:?}", found.rows);
+            assert!(
+                started.elapsed().as_secs() < 60,
+                "{query}: {:?}",
+                found.rows
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -195,7 +199,9 @@ impl Asked {
     fn ask(&self, title: &'static str) -> Table {
         self.asked.borrow_mut().insert(title);
         let mut found = self.questions.iter().filter(|one| one.title == title);
-        let question = found.next().unwrap_or_else(|| panic!("no question {title}"));
+        let question = found
+            .next()
+            .unwrap_or_else(|| panic!("no question {title}"));
         let query = question.query().replace(MONTH, &self.month);
         let table = self.query(&query.replace(ACCOUNT, &self.ada.id));
         if !table.rows.is_empty() {
@@ -301,7 +307,11 @@ async fn each_question_of_the_document_has_the_expected_answer() {
     );
     asked.assert_answer::<3>("Does it add up?", &[]);
     let titles = asked.questions.iter().map(|question| question.title);
-    assert_eq!(*asked.asked.borrow(), titles.collect(), "every question was asked");
+    assert_eq!(
+        *asked.asked.borrow(),
+        titles.collect(),
+        "every question was asked"
+    );
     assert_eq!(asked.questions.len(), 11, "ten, and whether it adds up");
 }
 
@@ -325,7 +335,10 @@ fn assert_statement(statement: &Table) {
         assert_eq!(row[1].len(), "2026-11-16 09:30:12".len(), "{row:?}");
         assert_eq!(row[1][..10], today[..10], "{row:?}");
         assert_eq!(row[2], kind, "{statement:?}");
-        assert!(is_equal(&row[4], usd) && is_equal(&row[5], balance), "{row:?}");
+        assert!(
+            is_equal(&row[4], usd) && is_equal(&row[5], balance),
+            "{row:?}"
+        );
     }
 }
 

@@ -68,11 +68,18 @@ async fn call(gateway: &TestGateway, calls: usize, request_id: &str) -> Vec<Dura
     let left = AtomicUsize::new(calls);
     let caller = || async {
         let mut took = Vec::new();
-        while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+        while left
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .is_ok()
+        {
             let request = gateway.client.post(gateway.url("/v1/chat/completions"));
             let request = request.bearer_auth(&gateway.key).json(&hello(MODEL));
             let started = Instant::now();
-            let response = request.header("x-request-id", request_id).send().await.unwrap();
+            let response = request
+                .header("x-request-id", request_id)
+                .send()
+                .await
+                .unwrap();
             assert_eq!(response.status(), 200);
             response.bytes().await.unwrap();
             took.push(started.elapsed());
@@ -110,7 +117,10 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
     let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     let folder = gateway.data.path();
     let (beside, read) = std::thread::scope(|scope| {
-        let queries: String = questions().iter().map(|question| question.query()).collect();
+        let queries: String = questions()
+            .iter()
+            .map(|question| question.query())
+            .collect();
         scope.spawn(|| {
             while !done.load(Relaxed) {
                 query(folder, &queries);
@@ -182,7 +192,11 @@ async fn a_snapshot_that_stays_open_disturbs_no_call() {
         calls += CALLS;
         assert!(calls < 10_000, "the log has {} bytes", size());
     }
-    println!("{calls} calls, {} bytes of log in {:?}", size(), started.elapsed());
+    println!(
+        "{calls} calls, {} bytes of log in {:?}",
+        size(),
+        started.elapsed()
+    );
     assert_eq!(restarts(&log), before, "its snapshot is in the log");
     assert_eq!(session.number("SELECT count(*) FROM calls;"), seen);
     assert_eq!(session.end(), "");

@@ -60,7 +60,10 @@ impl Question {
         };
         match self.queries[..] {
             [both] => {
-                assert!(!both.starts_with(this) && !both.starts_with(other), "{both}");
+                assert!(
+                    !both.starts_with(this) && !both.starts_with(other),
+                    "{both}"
+                );
                 both
             }
             [sqlite, postgres] => {
@@ -90,15 +93,21 @@ fn blocks(section: &'static str, language: &str) -> impl Iterator<Item = &'stati
 pub fn query(folder: &Path, script: &str) -> Table {
     let mut client = client(folder);
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut running = client.stderr(Stdio::piped()).spawn().unwrap_or_else(|error| {
-        panic!("{error}; these tests need `sqlite3` and `psql`: scripts/install-servers")
-    });
+    let mut running = client
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!("{error}; these tests need `sqlite3` and `psql`: scripts/install-servers")
+        });
     let mut input = running.stdin.take().unwrap();
     input.write_all(script.as_bytes()).unwrap();
     drop(input);
     let output = running.wait_with_output().unwrap();
     let errors = text(&output.stderr);
-    assert!(output.status.success() && errors.is_empty(), "{script}: {errors}");
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{script}: {errors}"
+    );
     let printed = text(&output.stdout);
     let mut lines = printed.lines().map(|line| {
         let cells = line.split(SEPARATOR);
@@ -127,6 +136,8 @@ fn client(folder: &Path) -> Command {
 /// `sqlite3` without the user's settings, which cannot write and stops at the first error.
 pub fn sqlite3(home: &Path) -> Command {
     let mut sqlite = Command::new("sqlite3");
-    sqlite.env("HOME", home).args(["-readonly", "-batch", "-bail"]);
+    sqlite
+        .env("HOME", home)
+        .args(["-readonly", "-batch", "-bail"]);
     sqlite
 }
