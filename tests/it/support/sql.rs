@@ -14,6 +14,10 @@ const DOCUMENT: &str = include_str!("../../../docs/SQL.md");
 /// The heading before the first question.
 const FIRST: &str = "## Ten questions";
 
+/// First lines of queries for one store alone.
+const SQLITE: &str = "-- sqlite\n";
+const POSTGRES: &str = "-- postgres\n";
+
 /// The result of a query as text; NULL is empty.
 #[derive(Debug)]
 pub struct Table {
@@ -54,9 +58,10 @@ impl Question {
 
     /// The query for the store of this run of the tests.
     pub fn query(&self) -> &'static str {
-        let (this, other) = match stores::are_shared() {
-            true => ("-- postgres\n", "-- sqlite\n"),
-            false => ("-- sqlite\n", "-- postgres\n"),
+        let (this, other) = if stores::are_shared() {
+            (POSTGRES, SQLITE)
+        } else {
+            (SQLITE, POSTGRES)
         };
         match self.queries[..] {
             [both] => {
@@ -67,8 +72,8 @@ impl Question {
                 both
             }
             [sqlite, postgres] => {
-                assert!(sqlite.starts_with("-- sqlite\n"), "{sqlite}");
-                assert!(postgres.starts_with("-- postgres\n"), "{postgres}");
+                assert!(sqlite.starts_with(SQLITE), "{sqlite}");
+                assert!(postgres.starts_with(POSTGRES), "{postgres}");
                 let queries = [sqlite, postgres].into_iter();
                 let mut of_this = queries.filter(|query| query.starts_with(this));
                 of_this.next().unwrap()
