@@ -63,6 +63,15 @@ impl Session {
     }
 }
 
+/// Sets a flag when it is dropped, so that threads end also if the test fails.
+struct Finally<'a>(&'a AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Sends calls from several callers, each of which must be answered, and returns how long each took, sorted.
 async fn call(gateway: &TestGateway, calls: usize, request_id: &str) -> Vec<Duration> {
     let left = AtomicUsize::new(calls);
@@ -137,6 +146,7 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
             assert_eq!(session.end(), "");
             times
         });
+        let end = Finally(&done);
         let runtime = tokio::runtime::Handle::current();
         let beside = tokio::task::block_in_place(|| {
             let mut beside = runtime.block_on(call(&gateway, CALLS, "beside"));
@@ -146,7 +156,7 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
             }
             beside
         });
-        done.store(true, Relaxed);
+        drop(end);
         (beside, reader.join().unwrap())
     });
     until_posted(&gateway, CALLS / 10 + CALLS + beside.len()).await;
