@@ -114,5 +114,7 @@ mod process_stop_money;
 mod process_tls;
 mod process_tls_upstream;
 mod router_calibrate;
+mod sql_questions;
+mod sql_readers;
 mod tools_chain;
 mod tools_market;

@@ -117,7 +117,7 @@ CREATE INDEX calls_not_answered ON calls (outcome, ended_at_ms) WHERE outcome <>
 CREATE INDEX calls_not_answered_by_account ON calls (account_id, outcome, ended_at_ms)
     WHERE outcome <> 'answered';
 -- Which long calls have reservations in the current window?
-CREATE INDEX calls_with_steps ON calls (id) WHERE detail -> 'steps' IS NOT NULL;
+CREATE INDEX calls_with_steps ON calls (id) WHERE json_extract(detail, '$.steps') IS NOT NULL;
 
 -- Grants and expiries in order. A charge is a row of `calls`, numbered from the same sequence: see the view `ledger`.
 CREATE TABLE ledger_entries (
@@ -207,7 +207,7 @@ CREATE VIEW spend_by_month AS
         sum(reasoning_tokens) AS reasoning_tokens, sum(cost_nano_usd) AS cost_nano_usd
     FROM usage_days GROUP BY 1, 2;
 
--- The same for each key.
+-- Usage and cost of each key by month.
 CREATE VIEW spend_by_key AS
     SELECT substr(day, 1, 7) AS month, usage_days.account_id, key_id, api_keys.name AS key_name, sum(calls) AS calls,
         sum(charged_calls) AS charged_calls, sum(prompt_tokens) AS prompt_tokens,

@@ -25,6 +25,7 @@ pub mod redis_server;
 pub mod responses;
 pub mod serving;
 pub mod smtp;
+pub mod sql;
 pub mod sse;
 pub mod stores;
 pub mod stripe;

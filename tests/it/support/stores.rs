@@ -50,8 +50,8 @@ pub fn quick_lines(folder: &Path) -> String {
     lines(folder) + if are_shared() { "" } else { durability }
 }
 
-/// URL of the folder's database, which is created at the first call.
-fn database(folder: &Path) -> String {
+/// URL of the folder's database, which is created at the first call; only if stores are shared.
+pub fn database(folder: &Path) -> String {
     let file = folder.join(REMEMBERED);
     if let Ok(url) = std::fs::read_to_string(&file) {
         return url;

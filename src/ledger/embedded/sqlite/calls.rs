@@ -77,7 +77,7 @@ pub(crate) fn tokens_since(
     for (condition, from, to) in [
         ("id >= ?1 AND id <= ?2", since, i64::MAX),
         (
-            "id >= ?1 AND id <= ?2 AND detail -> 'steps' IS NOT NULL",
+            "id >= ?1 AND id <= ?2 AND json_extract(detail, '$.steps') IS NOT NULL",
             steps_since,
             since - 1,
         ),

@@ -21,7 +21,9 @@ use crate::ledger::{
 mod audit;
 mod days;
 mod faults;
+mod full_disk;
 mod history;
+mod kills;
 mod misplaced;
 mod pages;
 mod redo_log;
