@@ -127,15 +127,16 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
 const SPREAD: &str = "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
     CREATE UNIQUE INDEX placed_by_id ON placed (id);
     UPDATE calls SET
-       admitted_ms = admitted_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),
-       ended_ms = ended_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id);
+       admitted_at_ms = admitted_at_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),
+       ended_at_ms = ended_at_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id);
     DROP TABLE placed;
     DELETE FROM usage_days;
     INSERT INTO usage_days
-    SELECT account_id, to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), model, key_id,
-       count(*), count(cost), coalesce(sum(prompt), 0), coalesce(sum(cached), 0),
-       coalesce(sum(completion), 0), coalesce(sum(reasoning), 0), coalesce(sum(cost), 0),
-       max(ended_ms)
+    SELECT account_id, to_char(to_timestamp(ended_at_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), model, key_id,
+       count(*), count(cost_nano_usd), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
+       coalesce(sum(cache_write_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(reasoning_tokens), 0),
+       coalesce(sum(cost_nano_usd), 0), count(provider_cost_nano_usd), coalesce(sum(provider_cost_nano_usd), 0),
+       coalesce(sum(coalesce(cost_nano_usd, 0) - provider_cost_nano_usd), 0), max(ended_at_ms)
     FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 2, 1;";
 
 pub fn spread_on_server(postgres: &PostgresServer, database: &str) {

@@ -232,7 +232,8 @@ async fn expired_credit_is_posted(store: TestStore) {
     assert_eq!(paying.balance().await, 100);
     paying.assert_sound().await;
     paying.assert_sound().await;
-    let expiries = "SELECT count(*) || ' ' || sum(delta) FROM ledger_entries WHERE kind = 'expiry'";
+    let expiries =
+        "SELECT count(*) || ' ' || sum(delta_nano_usd) FROM ledger_entries WHERE kind = 'expiry'";
     assert_eq!(paying.sql(expiries), "2 -15");
     assert_eq!(paying.restart().await.balance().await, 100);
 }
@@ -250,7 +251,7 @@ async fn a_grant_that_expires_pays_for_all_of_a_running_call(store: TestStore) {
     drop((running, later));
     assert_eq!((paying.balance().await, paying.held().await), (0, 0));
     paying.assert_sound().await;
-    let expiries = "SELECT sum(delta) FROM ledger_entries WHERE kind = 'expiry'";
+    let expiries = "SELECT sum(delta_nano_usd) FROM ledger_entries WHERE kind = 'expiry'";
     assert_eq!(paying.sql(expiries), "-25");
     assert_eq!(paying.restart().await.balance().await, 0);
 }
@@ -288,7 +289,7 @@ async fn only_the_inconsistent_account_is_frozen(store: TestStore) {
         .unwrap()
         .id;
     paying.sql(&format!(
-        "UPDATE accounts SET debt = 5 WHERE id = '{other}'"
+        "UPDATE accounts SET debt_nano_usd = 5 WHERE id = '{other}'"
     ));
     let audit = paying.ledger.audit().await.unwrap();
     let mut found = audit.violations.iter();

@@ -155,7 +155,7 @@ async fn found_accounts_have_their_balances(store: TestStore) {
     let neighbour = paying.neighbour(50).await;
     let _held = paying.hold(30, 30, 0).await.unwrap();
     neighbour.sql(&format!(
-        "UPDATE accounts SET debt = 5 WHERE id = '{}'",
+        "UPDATE accounts SET debt_nano_usd = 5 WHERE id = '{}'",
         neighbour.account_id
     ));
     paying.ledger.audit().await.unwrap();

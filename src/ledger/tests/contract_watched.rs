@@ -66,13 +66,13 @@ async fn accounts_that_do_not_add_up_are_known_after_an_audit(store: TestStore) 
     assert_eq!(frozen(10).await.unwrap_or_default(), [""; 0]);
     paying.assert_sound().await;
     assert_eq!(frozen(10).await, Some(Vec::new()));
-    paying.sql("UPDATE ledger_entries SET delta = delta - 1");
+    paying.sql("UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1");
     paying.ledger.audit().await.unwrap();
     let mut both = vec![paying.account_id.clone(), neighbour.account_id.clone()];
     both.sort_unstable();
     assert_eq!(frozen(10).await.as_deref(), Some(both.as_slice()));
     assert_eq!(frozen(1).await.unwrap().len(), 1);
-    paying.sql("UPDATE ledger_entries SET delta = delta + 1");
+    paying.sql("UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1");
     paying.assert_sound().await;
     assert_eq!(frozen(10).await, Some(Vec::new()));
 }

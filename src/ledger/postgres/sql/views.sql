@@ -29,7 +29,7 @@ CREATE VIEW spend_by_month AS
         sum(cost_nano_usd)::bigint AS cost_nano_usd
     FROM usage_days GROUP BY 1, 2;
 
--- The same for each key.
+-- Usage and cost of each key by month.
 CREATE VIEW spend_by_key AS
     SELECT substr(day, 1, 7) AS month, usage_days.account_id, key_id, api_keys.name AS key_name,
         sum(calls)::bigint AS calls, sum(charged_calls)::bigint AS charged_calls,
