@@ -182,7 +182,7 @@ pub struct Audit {
     pub accounts: Vec<String>,
     pub entries: u64,
     pub charges: u64,
-    /// The sequence number of the last entry that was read.
+    /// The sequence number of the last entry at the time of the audit.
     pub last_entry: i64,
     pub violations: Vec<Violation>,
     /// Holds without a running call. The audit has released them; no account is frozen for them.

@@ -22,9 +22,10 @@ use crate::{
 
 pub(crate) const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
 pub(crate) const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
-const GRANT: &str = "id, amount, expires_at, reason, reference, created_at";
-pub(crate) const CREDIT: &str =
-    "fund_ids, fund_left, fund_held, fund_expires, debt, held, lapsed_at, latest";
+const GRANT: &str = "id, amount_nano_usd, expires_at, reason, reference, created_at";
+pub(crate) const CREDIT: &str = "ARRAY(SELECT grant_id FROM unnest(funds)),
+    ARRAY(SELECT remaining_nano_usd FROM unnest(funds)), ARRAY(SELECT f.held_nano_usd FROM unnest(funds) AS f),
+    ARRAY(SELECT expires_at FROM unnest(funds)), debt_nano_usd, held_nano_usd, lapsed_at, latest_at";
 
 /// Stands for "never" among the expiries of an account's grants.
 const NEVER: i64 = i64::MAX;
@@ -32,15 +33,14 @@ const NEVER: i64 = i64::MAX;
 /// The reply to a grant.
 #[derive(Deserialize)]
 struct GrantReply {
-    #[serde(rename = "no")]
     refusal: Option<String>,
-    before: Option<GrantRow>,
+    earlier: Option<GrantRow>,
 }
 
 #[derive(Deserialize)]
 struct GrantRow {
     id: String,
-    amount: i64,
+    amount_nano_usd: i64,
     expires_at: Option<i64>,
     reason: Option<String>,
     reference: Option<String>,
@@ -219,7 +219,7 @@ impl Shared {
         let reply: GrantReply =
             serde_json::from_str(&reply).map_err(|_| unreadable("a reply to a grant"))?;
         match reply.refusal.as_deref() {
-            None => Ok(reply.before.map_or(grant, Grant::from)),
+            None => Ok(reply.earlier.map_or(grant, Grant::from)),
             Some("account") => Err(missing("account", account_id)),
             Some("reference") => Err(LedgerError::ReferenceTaken {
                 reference: grant.reference.unwrap_or_default(),
@@ -314,7 +314,7 @@ impl From<GrantRow> for Grant {
     fn from(row: GrantRow) -> Self {
         Self {
             id: row.id,
-            amount: NanoUsd::new(row.amount),
+            amount: NanoUsd::new(row.amount_nano_usd),
             expires_at: row.expires_at,
             reason: row.reason,
             reference: row.reference,

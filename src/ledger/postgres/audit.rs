@@ -18,84 +18,129 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// How many accounts are swept in one transaction.
 const SWEEP_BATCH: i32 = 200;
-/// After this many seconds an entry's transaction has certainly ended; younger entries are audited again next time.
+/// After this many seconds the transaction that drew a sequence number has certainly ended.
 const SETTLED: i64 = 120;
 
 /// Each query returns inconsistent accounts with a description. `$1` is the sequence number of the last audited entry;
 /// zero audits everything.
-const CHECKS: [&str; 6] = [
-    // Each entry against the one before it.
-    "SELECT e.account_id, format('entry %s has balance %s nano-dollars, but the entries add up to %s', e.seq,
-         e.balance_after, coalesce(p.balance_after, 0) + e.delta)
-     FROM ledger_entries e LEFT JOIN LATERAL (SELECT balance_after FROM ledger_entries
-         WHERE account_id = e.account_id AND seq < e.seq ORDER BY seq DESC LIMIT 1) p ON true
-     WHERE e.seq > $1 AND e.balance_after <> coalesce(p.balance_after, 0) + e.delta",
-    // Each charge against its call or, if it was taken back, against the reversal.
-    "SELECT e.account_id, CASE WHEN c.cost IS NULL AND r.seq IS NULL
-         THEN format('entry %s charges a call that does not exist', e.seq)
-         ELSE format('entry %s differs from the cost of its call', e.seq) END
-     FROM ledger_entries e LEFT JOIN calls c ON c.id = e.ref::bigint
-         LEFT JOIN ledger_entries r ON r.ref = e.ref AND r.kind = 'reversal'
-     WHERE e.seq > $1 AND e.kind = 'charge' AND (CASE WHEN r.seq IS NOT NULL
-         THEN c.cost IS NOT NULL OR r.delta <> -e.delta OR r.account_id <> e.account_id
-         ELSE c.cost IS NULL OR c.account_id <> e.account_id OR c.cost <> -e.delta
-             OR c.balance_after <> e.balance_after
-             OR c.cost <> CASE WHEN c.prices IS NULL
-                 THEN ceil((greatest(prompt - cached, 0)::numeric * input_price
-                     + cached::numeric * cached_price + completion::numeric * output_price) / 1000)
-                 ELSE cost_of(c) END END)",
-    "SELECT e.account_id, format('entry %s differs from the amount of grant %s', e.seq, e.ref)
-     FROM ledger_entries e LEFT JOIN credit_grants g ON g.id = e.ref AND g.account_id = e.account_id
-     WHERE e.seq > $1 AND e.kind = 'grant' AND g.amount IS DISTINCT FROM e.delta",
-    "SELECT account_id, format('entry %s is an expiry that deducts nothing', seq) FROM ledger_entries
-     WHERE seq > $1 AND kind = 'expiry' AND delta >= 0",
+const CHECKS: [&str; 8] = [
+    // Each entry against the one before it. While an account's past is being pruned, charges that its opening entry has
+    // replaced are still in the tables of their months.
+    "WITH entries AS (
+         SELECT account_id, seq, kind, delta_nano_usd, balance_after_nano_usd,
+             lag(balance_after_nano_usd) OVER of_account AS before, row_number() OVER of_account AS number
+         FROM ledger WHERE seq > $1 AND (kind <> 'charge' OR NOT EXISTS (SELECT 1 FROM ledger_entries o
+             WHERE o.account_id = ledger.account_id AND o.kind = 'opening' AND o.seq >= ledger.seq))
+         WINDOW of_account AS (PARTITION BY account_id ORDER BY seq)
+     ), preceded AS (
+         SELECT e.account_id, e.seq, kind, delta_nano_usd, e.balance_after_nano_usd AS after,
+             coalesce(e.before, p.balance_after_nano_usd) AS before
+         FROM entries e LEFT JOIN LATERAL (SELECT balance_after_nano_usd FROM ledger
+             WHERE $1 > 0 AND e.number = 1 AND account_id = e.account_id AND seq < e.seq
+             ORDER BY seq DESC LIMIT 1) p ON true
+     )
+     SELECT account_id, CASE WHEN kind = 'opening' AND before IS NOT NULL
+         THEN format('entry %s is an opening, but there are entries before it', seq)
+         ELSE format('entry %s has balance %s nano-dollars, but the entries add up to %s', seq, after,
+             coalesce(before, 0) + delta_nano_usd) END
+     FROM preceded WHERE after <> coalesce(before, 0) + delta_nano_usd
+         OR (kind = 'opening' AND before IS NOT NULL)",
+    // Each charge against the tokens and prices of its call.
+    "SELECT account_id, format('the charge of call %s differs from the cost of its tokens', id) FROM calls
+     WHERE entry_seq > $1 AND cost_nano_usd IS DISTINCT FROM CASE WHEN detail -> 'prices' IS NULL
+         THEN ceil((greatest(prompt_tokens - cached_tokens, 0)::numeric * input_pico_usd
+             + cached_tokens::numeric * cached_input_pico_usd
+             + completion_tokens::numeric * output_pico_usd) / 1000)
+         ELSE cost_of(calls) END",
     // Only a full audit finds charged calls without an entry.
     "SELECT account_id, format('call %s was charged without an entry', id) FROM calls
-     WHERE $1 = 0 AND cost IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_entries
-         WHERE ref = calls.id::text AND kind = 'charge')",
+     WHERE $1 = 0 AND entry_seq IS NULL AND cost_nano_usd IS NOT NULL",
+    // Each charge that was taken back against its reversal. Its call is not charged, or pruned.
+    "SELECT e.account_id, format('the charge of call %s is not the one that was taken back', e.ref)
+     FROM ledger_entries e LEFT JOIN ledger_entries r ON r.ref = e.ref AND r.kind = 'reversal'
+     WHERE e.seq > $1 AND e.kind = 'charge' AND (r.delta_nano_usd IS DISTINCT FROM -e.delta_nano_usd
+         OR r.account_id <> e.account_id OR r.seq < e.seq
+         OR (SELECT cost_nano_usd FROM calls WHERE id = e.ref::bigint) IS NOT NULL)",
+    "SELECT e.account_id, format('the reversal of call %s takes back no charge', e.ref) FROM ledger_entries e
+     WHERE e.seq > $1 AND e.kind = 'reversal'
+         AND NOT EXISTS (SELECT 1 FROM ledger_entries c WHERE c.ref = e.ref AND c.kind = 'charge')
+         AND NOT EXISTS (SELECT 1 FROM ledger_entries o
+             WHERE o.account_id = e.account_id AND o.kind = 'opening' AND o.seq < e.seq)",
+    "SELECT e.account_id, format('entry %s differs from the amount of grant %s', e.seq, e.ref)
+     FROM ledger_entries e LEFT JOIN credit_grants g ON g.id = e.ref AND g.account_id = e.account_id
+     WHERE e.seq > $1 AND e.kind = 'grant' AND g.amount_nano_usd IS DISTINCT FROM e.delta_nano_usd",
+    "SELECT account_id, format('entry %s is an expiry that deducts nothing', seq) FROM ledger_entries
+     WHERE seq > $1 AND kind = 'expiry' AND delta_nano_usd >= 0",
     // Each account's row against its entries, grants and holds.
     "WITH checked AS (
-         SELECT a.*, coalesce((SELECT balance_after FROM ledger_entries WHERE account_id = a.id
+         SELECT a.*, coalesce((SELECT balance_after_nano_usd FROM ledger WHERE account_id = a.id
                  ORDER BY seq DESC LIMIT 1), 0) AS posted,
-             coalesce((SELECT sum(one) FROM unnest(fund_left) AS one), 0) - debt AS remains,
-             coalesce((SELECT sum(one) FROM unnest(fund_held) AS one), 0) AS held_of_grants,
-             coalesce((SELECT sum(amount) FROM holds WHERE account_id = a.id), 0) AS held_by_calls,
-             coalesce((SELECT sum(risk) FROM holds WHERE account_id = a.id), 0) AS risked,
-             (SELECT count(*) FROM unnest(fund_ids, fund_left, fund_held) AS f (id, remaining, held)
-                 LEFT JOIN credit_grants g ON g.id = f.id
-                 WHERE f.remaining <= 0 OR f.held < 0 OR f.held > f.remaining
-                     OR g.amount IS NULL OR f.remaining > g.amount) AS impossible
-         FROM accounts a WHERE $1 = 0 OR id IN (SELECT account_id FROM ledger_entries WHERE seq > $1)
+             coalesce((SELECT sum(f.remaining_nano_usd) FROM unnest(funds) AS f), 0) - debt_nano_usd AS remains,
+             coalesce((SELECT sum(f.held_nano_usd) FROM unnest(funds) AS f), 0) AS held_of_grants,
+             coalesce((SELECT sum(amount_nano_usd) FROM holds WHERE account_id = a.id), 0) AS held_by_calls,
+             coalesce((SELECT sum(risk_nano_usd) FROM holds WHERE account_id = a.id), 0) AS risked,
+             (SELECT count(*) FROM unnest(funds) AS f LEFT JOIN credit_grants g ON g.id = f.grant_id
+                 WHERE f.remaining_nano_usd <= 0 OR f.held_nano_usd < 0 OR f.held_nano_usd > f.remaining_nano_usd
+                     OR g.amount_nano_usd IS NULL OR f.remaining_nano_usd > g.amount_nano_usd) AS impossible
+         FROM accounts a WHERE $1 = 0 OR id IN (SELECT account_id FROM ledger WHERE seq > $1)
      )
      SELECT id, CASE
          WHEN impossible > 0 THEN format('%s grants have an invalid remaining amount', impossible)
          WHEN posted <> remains THEN format('the entries add up to %s nano-dollars, and the grants have %s left',
              posted, remains)
          ELSE format('%s nano-dollars are held by count, %s by calls, %s by grants; %s are at risk, %s by calls',
-             held, held_by_calls, held_of_grants, exposure, risked) END
-     FROM checked WHERE impossible > 0 OR posted <> remains OR held <> held_by_calls
-         OR held <> held_of_grants OR exposure <> risked",
+             held_nano_usd, held_by_calls, held_of_grants, exposure_nano_usd, risked) END
+     FROM checked WHERE impossible > 0 OR posted <> remains OR held_nano_usd <> held_by_calls
+         OR held_nano_usd <> held_of_grants OR exposure_nano_usd <> risked",
 ];
+
+/// Up to where entries have been audited.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Progress {
+    /// Entries up to this one need no further audit.
+    audited_to: i64,
+    /// The last sequence number that was drawn by a time. Long after that time, every entry up to it is committed or
+    /// never will be, so that an audit has seen it.
+    drawn: Option<(i64, i64)>,
+}
+
+impl Progress {
+    /// After an audit at this time, when `last` was the last sequence number.
+    fn after_audit(self, now: i64, last: i64) -> Self {
+        match self.drawn {
+            Some((at, audited_to)) if now - at >= SETTLED => Self {
+                audited_to,
+                drawn: Some((now, last)),
+            },
+            Some(_) => self,
+            None => Self {
+                drawn: Some((now, last)),
+                ..self
+            },
+        }
+    }
+}
 
 impl Shared {
     /// Audits everything.
     pub(crate) async fn audit(&self) -> Result<Audit, LedgerError> {
-        let _guard = self.auditing.lock().await;
-        self.audit_since(0).await
+        let mut progress = self.auditing.lock().await;
+        self.audit_since(0, &mut progress).await
     }
 
     /// Audits what has changed since the last audit; the first time everything.
     pub(crate) async fn reconcile(&self) -> Result<Audit, LedgerError> {
-        let _guard = self.auditing.lock().await;
-        self.audit_since(self.audited_to.load(Relaxed)).await
+        let mut progress = self.auditing.lock().await;
+        self.audit_since(progress.audited_to, &mut progress).await
     }
 
-    async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {
+    async fn audit_since(&self, since: i64, progress: &mut Progress) -> Result<Audit, LedgerError> {
         let started = Instant::now();
         self.wait_until_written().await;
         self.sweep_expired().await?;
         let stray_holds = self.release_strays().await?;
-        let mut audit = audit_snapshot(&self.inner.address, since, self.inner.clock.now()).await?;
+        let now = self.inner.clock.now();
+        let mut audit = audit_snapshot(&self.inner.address, since).await?;
         audit.took = started.elapsed();
         audit.stray_holds = stray_holds;
         for Violation { account_id, what } in &audit.violations {
@@ -105,7 +150,7 @@ impl Shared {
             );
         }
         self.freeze(&audit, since == 0).await?;
-        self.audited_to.store(audit.last_entry, Relaxed);
+        *progress = progress.after_audit(now, audit.last_entry);
         Ok(audit)
     }
 
@@ -152,7 +197,7 @@ impl Shared {
 /// Audits a database, whether or not gateways are using it; changes nothing.
 pub(crate) async fn audit_database(address: &Address) -> Result<Audit, Error> {
     let started = Instant::now();
-    let audit = audit_snapshot(address, 0, 0).await?;
+    let audit = audit_snapshot(address, 0).await?;
     Ok(Audit {
         took: started.elapsed(),
         ..audit
@@ -160,20 +205,20 @@ pub(crate) async fn audit_database(address: &Address) -> Result<Audit, Error> {
 }
 
 /// Audits on a connection of its own, because it may take long.
-async fn audit_snapshot(address: &Address, since: i64, now: i64) -> Result<Audit, Error> {
+async fn audit_snapshot(address: &Address, since: i64) -> Result<Audit, Error> {
     let connection = address.connect().await?;
     let checked = timeout(TIMEOUT, async {
         connection
             .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             .await?;
-        let audit = run_checks(&connection, since, now).await?;
+        let audit = run_checks(&connection, since).await?;
         connection.batch_execute("COMMIT").await?;
         Ok(audit)
     });
     checked.await.map_err(|_| Error::TimedOut)?
 }
 
-async fn run_checks(connection: &Connected, since: i64, now: i64) -> Result<Audit, Error> {
+async fn run_checks(connection: &Connected, since: i64) -> Result<Audit, Error> {
     let mut audit = Audit::default();
     let since_then = [(&since as _, Type::INT8)];
     for check in CHECKS {
@@ -184,21 +229,19 @@ async fn run_checks(connection: &Connected, since: i64, now: i64) -> Result<Audi
             });
         }
     }
-    let counts = "SELECT count(*), count(*) FILTER (WHERE kind = 'charge') FROM ledger_entries
+    let counts = "SELECT count(*), count(*) FILTER (WHERE kind = 'charge') FROM ledger
         WHERE seq > $1";
     if let Some(row) = connection.query_typed(counts, &since_then).await?.first() {
         let count = |column| get(row, column).map(|it: i64| u64::try_from(it).unwrap_or(0));
         (audit.entries, audit.charges) = (count(0)?, count(1)?);
     }
     let accounts = "SELECT id FROM accounts
-        WHERE $1 = 0 OR id IN (SELECT account_id FROM ledger_entries WHERE seq > $1) ORDER BY id";
+        WHERE $1 = 0 OR id IN (SELECT account_id FROM ledger WHERE seq > $1) ORDER BY id";
     for row in connection.query_typed(accounts, &since_then).await? {
         audit.accounts.push(get(&row, 0)?);
     }
-    let settled = now - SETTLED;
-    let last = "SELECT coalesce(max(seq), $1) FROM ledger_entries WHERE seq > $1 AND at <= $2";
-    let parameters = [(&since as _, Type::INT8), (&settled as _, Type::INT8)];
-    if let Some(row) = connection.query_typed(last, &parameters).await?.first() {
+    let last = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM entry_seqs";
+    if let Some(row) = connection.query_typed(last, &[]).await?.first() {
         audit.last_entry = get(row, 0)?;
     }
     Ok(audit)

@@ -11,7 +11,7 @@ use super::{
     Shared,
     open_calls::OpenCalls,
     operations::{HoldTerms, Operation, OperationError, Reply},
-    record::{CallRecord, flat},
+    record::CallRecord,
 };
 use crate::{
     base::money::NanoUsd,
@@ -41,18 +41,14 @@ impl Shared {
         seen: Seen,
         overdraft: NanoUsd,
     ) -> Result<Option<i64>, HoldRefused> {
-        let reservations = flat(&call.reservations);
-        let terms = HoldTerms {
-            reservations: &reservations,
-            ..terms(call, call.held, call.most, overdraft)
-        };
+        let terms = terms(call, call.held, call.most, overdraft);
         let opening = OpeningCall::new(self, call);
         let waiting = self.submit_and_wait(&call.account_id, || Operation::hold(terms, seen));
         let (reply, text) = waiting.await?;
         opening.confirm(text);
         self.open_holds.fetch_add(1, Relaxed);
         self.open_amount.fetch_add(call.held.nanos(), Relaxed);
-        Ok(reply.expires)
+        Ok(reply.expires_at)
     }
 
     /// Raises the hold, or refuses and changes nothing.
@@ -63,11 +59,7 @@ impl Shared {
         worst: NanoUsd,
         overdraft: NanoUsd,
     ) -> Result<(), HoldRefused> {
-        let reservations = flat(&call.reservations);
-        let terms = HoldTerms {
-            reservations: &reservations,
-            ..terms(call, amount, worst, overdraft)
-        };
+        let terms = terms(call, amount, worst, overdraft);
         let waiting = self.submit_and_wait(&call.account_id, || Operation::extend(terms));
         let (_, text) = waiting.await?;
         self.inner.open_calls.set_hold(call.id, text);
@@ -127,7 +119,7 @@ impl Shared {
                 call: &call,
                 usage: Some((usage, cost)),
             };
-            let mut operation = Operation::charge(&record, cost);
+            let mut operation = Operation::charge(&record);
             let receiver = operation.expect_reply();
             self.submit(operation);
             Pending {
@@ -143,7 +135,7 @@ impl Shared {
         };
         let reply = received.map_err(|_| LedgerError::Stopped)?;
         let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
-        if reply.late {
+        if reply.is_late {
             self.count_late_settlement(&waiting.call, waiting.charged.1);
         }
         let mut call = waiting.call;
@@ -151,8 +143,8 @@ impl Shared {
         call.charged = Some(Charged {
             usage,
             cost,
-            balance_before: NanoUsd::new(reply.before),
-            balance_after: NanoUsd::new(reply.after),
+            balance_before: NanoUsd::new(reply.balance_before_nano_usd),
+            balance_after: NanoUsd::new(reply.balance_after_nano_usd),
         });
         self.close_call(&call);
         Ok(*call)
@@ -200,7 +192,7 @@ fn terms(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> Ho
         worst,
         overdraft,
         model: &call.model,
-        reservations: &[],
+        reservations: &call.reservations,
         admitted_at: call.admitted_ms.div_euclid(1_000),
     }
 }

@@ -29,11 +29,10 @@ impl Shared {
         self.account(account_id).await?;
         self.wait_until_written().await;
         let (from_ms, to_ms) = (from.saturating_mul(1_000), to.saturating_mul(1_000));
-        // Lists omit the decisions of hybrids, which are long.
-        let columns = COLUMNS.replace("decision", "NULL::text");
+        let columns = record::columns_of_list();
         let query = format!(
-            "SELECT {columns} FROM calls WHERE account_id = $1 AND ended_ms >= $2 AND ended_ms < $3
-                 AND cost IS NOT NULL ORDER BY ended_ms DESC, id DESC LIMIT {MAX_ROWS}"
+            "SELECT {columns} FROM calls WHERE account_id = $1 AND ended_at_ms >= $2 AND ended_at_ms < $3
+                 AND cost_nano_usd IS NOT NULL ORDER BY ended_at_ms DESC, id DESC LIMIT {MAX_ROWS}"
         );
         let parameters = [
             (&account_id as _, Type::TEXT),
@@ -70,15 +69,15 @@ impl Shared {
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
         self.wait_until_written().await;
         let query =
-            "SELECT to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-                account_id, model, count(*), count(cost), coalesce(sum(prompt), 0)::bigint,
-                coalesce(sum(cached), 0)::bigint, coalesce(sum(completion), 0)::bigint,
-                coalesce(sum(reasoning), 0)::bigint, coalesce(sum(cost), 0)::bigint,
-                coalesce(sum(cache_write), 0)::bigint, coalesce(sum(provider_cost), 0)::bigint,
-                coalesce(sum(coalesce(cost, 0) - provider_cost), 0)::bigint,
-                count(*) FILTER (WHERE coalesce(cost, 0) < provider_cost)
+            "SELECT day_of(ended_at_ms) AS day, account_id, model, count(*), count(cost_nano_usd),
+                coalesce(sum(prompt_tokens), 0)::bigint, coalesce(sum(cached_tokens), 0)::bigint,
+                coalesce(sum(completion_tokens), 0)::bigint, coalesce(sum(reasoning_tokens), 0)::bigint,
+                coalesce(sum(cost_nano_usd), 0)::bigint, coalesce(sum(cache_write_tokens), 0)::bigint,
+                coalesce(sum(provider_cost_nano_usd), 0)::bigint,
+                coalesce(sum(coalesce(cost_nano_usd, 0) - provider_cost_nano_usd), 0)::bigint,
+                count(*) FILTER (WHERE coalesce(cost_nano_usd, 0) < provider_cost_nano_usd)
             FROM calls
-            WHERE ended_ms >= $1 AND ended_ms < $2 AND ($3 IS NULL OR account_id = $3)
+            WHERE ended_at_ms >= $1 AND ended_at_ms < $2 AND ($3 IS NULL OR account_id = $3)
                 AND ($4 IS NULL OR model = $4)
             GROUP BY day, account_id, model ORDER BY day DESC, account_id, model";
         let parameters = [
@@ -100,9 +99,10 @@ impl Shared {
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
         let now_ms = self.inner.clock.now_ms();
         let since = now_ms - window;
-        let query = "SELECT account_id, model, id, places FROM holds
+        let query = "SELECT account_id, model, id, to_jsonb(reservations)::text FROM holds
             UNION ALL
-            SELECT account_id, model, id, coalesce(places, '{}') FROM calls WHERE ended_ms >= $1";
+            SELECT account_id, model, id, (detail -> 'reservations')::text FROM calls
+            WHERE ended_at_ms >= $1 AND detail ? 'reservations'";
         let rows = self
             .inner
             .pool
@@ -111,24 +111,21 @@ impl Shared {
         let mut reservations = Vec::new();
         for row in &rows {
             let (account, model): (String, String) = (get(row, 0)?, get(row, 1)?);
-            let (call, places): (i64, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
+            let call: i64 = get(row, 2)?;
+            let reserved = record::read_reservations(get(row, 3)?)?;
             let call = CallId(unsigned(call));
             // A call ID contains its start time. By the limiter's clock, later steps came this much after the first.
             let age_ms = unsigned(now_ms - call.started_ms());
-            let first_ms = record::unflatten(&places)
-                .next()
-                .map_or(0, |reservation| reservation.at_ms);
-            reservations.extend(
-                record::unflatten(&places).map(|reservation| StoredReservation {
-                    account: account.clone(),
-                    model: model.clone(),
-                    call: call.0,
-                    step: reservation.step,
-                    at_ms: reservation.at_ms,
-                    age_ms: age_ms.saturating_sub(reservation.at_ms.saturating_sub(first_ms)),
-                    tokens: reservation.tokens,
-                }),
-            );
+            let first_ms = reserved.first().map_or(0, |first| first.at_ms);
+            reservations.extend(reserved.iter().map(|reservation| StoredReservation {
+                account: account.clone(),
+                model: model.clone(),
+                call: call.0,
+                step: reservation.step,
+                at_ms: reservation.at_ms,
+                age_ms: age_ms.saturating_sub(reservation.at_ms.saturating_sub(first_ms)),
+                tokens: reservation.tokens,
+            }));
         }
         Ok(reservations)
     }

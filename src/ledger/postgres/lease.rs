@@ -200,7 +200,7 @@ async fn release_dead_holds(pool: &Pool, silence: &Silence) -> Result<(), Error>
             (&silence.epochs as _, Type::INT8_ARRAY),
             (&silence.beats as _, Type::INT8_ARRAY),
         ];
-        let query = "SELECT free_the_dead($1, $2, $3)";
+        let query = "SELECT release_dead_holds($1, $2, $3)";
         let released: i32 = pool.query_one(query, &parameters).await?;
         if released == 0 {
             return Ok(());

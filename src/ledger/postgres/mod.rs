@@ -84,9 +84,8 @@ pub struct Shared {
     /// Number and sum of the holds of this gateway's running calls.
     open_holds: AtomicUsize,
     open_amount: AtomicI64,
-    audited_to: AtomicI64,
     frozen: AtomicUsize,
-    auditing: tokio::sync::Mutex<()>,
+    auditing: tokio::sync::Mutex<audit::Progress>,
 }
 
 /// State shared by the ledger's tasks.
@@ -208,7 +207,6 @@ impl Shared {
             hasher,
             open_holds: AtomicUsize::new(0),
             open_amount: AtomicI64::new(0),
-            audited_to: AtomicI64::new(0),
             frozen: AtomicUsize::new(0),
             auditing: tokio::sync::Mutex::default(),
         };

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::record::CallRecord;
+use super::record::{CallRecord, EncodedReservation};
 use crate::{
-    base::money::NanoUsd,
+    base::{money::NanoUsd, rate::Reservation},
     ledger::{CallId, HoldRefused, LedgerError, Seen, credit::Shortage},
 };
 
@@ -44,28 +44,20 @@ pub(crate) struct OperationError(pub String);
 
 /// The result of an operation.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Reply {
-    #[serde(rename = "no")]
     refusal: Option<Refusal>,
-    pub expires: Option<i64>,
-    #[serde(default)]
-    balance: i64,
-    #[serde(default)]
-    available: i64,
-    #[serde(default)]
-    held: i64,
-    #[serde(default)]
-    exposure: i64,
-    #[serde(default)]
-    usable: i64,
-    expired: Option<i64>,
-    #[serde(default)]
-    pub before: i64,
-    #[serde(default)]
-    pub after: i64,
+    pub expires_at: Option<i64>,
+    balance_nano_usd: i64,
+    available_nano_usd: i64,
+    held_nano_usd: i64,
+    exposure_nano_usd: i64,
+    usable_nano_usd: i64,
+    expired_at: Option<i64>,
+    pub balance_before_nano_usd: i64,
+    pub balance_after_nano_usd: i64,
     /// The call was charged although its hold was gone.
-    #[serde(default)]
-    pub late: bool,
+    pub is_late: bool,
 }
 
 /// Why an operation was refused.
@@ -88,7 +80,6 @@ enum Refusal {
 pub(crate) struct BatchReply {
     /// The server's incarnation, which changes with a crash.
     pub life: i64,
-    #[serde(rename = "answers")]
     pub replies: Vec<Reply>,
 }
 
@@ -102,67 +93,65 @@ pub(crate) struct HoldTerms<'a> {
     pub worst: NanoUsd,
     pub overdraft: NanoUsd,
     pub model: &'a str,
-    pub reservations: &'a [i64],
+    pub reservations: &'a [Reservation],
     /// When the call was admitted, in seconds; needed if the hold is restored.
     pub admitted_at: i64,
 }
 
-/// An operation's JSON: kind `k`, call `i`, key, version of the settings `s` and of the account `v`, amount or cost
-/// `n`, worst case `w`, overdraft `o`, model `m`, reservations `p`, time of admission `t`, and the call's record.
-#[derive(Serialize)]
+/// An operation as the database function reads it: the type `batch_step`.
+#[derive(Default, Serialize)]
 struct Encoded<'a> {
-    k: &'static str,
-    i: u64,
+    kind: &'static str,
+    account_id: &'a str,
+    call_id: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    terms: Option<EncodedTerms<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
+    settings_version: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    s: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    v: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    w: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    o: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    m: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p: Option<&'a [i64]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    t: Option<i64>,
+    account_version: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'a RawValue>,
 }
 
+#[derive(Serialize)]
+struct EncodedTerms<'a> {
+    key_id: &'a str,
+    amount_nano_usd: i64,
+    worst_case_nano_usd: i64,
+    overdraft_nano_usd: i64,
+    model: &'a str,
+    reservations: Vec<EncodedReservation>,
+    admitted_at: i64,
+}
+
 impl<'a> Encoded<'a> {
-    fn new(k: &'static str, id: CallId) -> Self {
+    fn with_terms(kind: &'static str, terms: HoldTerms<'a>) -> Self {
+        let reservations = terms.reservations.iter();
         Self {
-            k,
-            i: id.0,
-            key: None,
-            s: None,
-            v: None,
-            n: None,
-            w: None,
-            o: None,
-            m: None,
-            p: None,
-            t: None,
-            call: None,
+            kind,
+            account_id: terms.account_id,
+            call_id: terms.id.0,
+            terms: Some(EncodedTerms {
+                key_id: terms.key_id,
+                amount_nano_usd: terms.amount.nanos(),
+                worst_case_nano_usd: terms.worst.nanos(),
+                overdraft_nano_usd: terms.overdraft.nanos(),
+                model: terms.model,
+                reservations: reservations.map(EncodedReservation::from).collect(),
+                admitted_at: terms.admitted_at,
+            }),
+            ..Self::default()
         }
     }
 
-    fn with_terms(k: &'static str, terms: HoldTerms<'a>) -> Self {
+    fn with_call(kind: &'static str, record: &'a CallRecord<'_>, call: &'a RawValue) -> Self {
         Self {
-            key: Some(terms.key_id),
-            n: Some(terms.amount.nanos()),
-            w: Some(terms.worst.nanos()),
-            o: Some(terms.overdraft.nanos()),
-            m: Some(terms.model),
-            p: Some(terms.reservations),
-            t: Some(terms.admitted_at),
-            ..Self::new(k, terms.id)
+            kind,
+            account_id: record.account_id(),
+            call_id: record.id().0,
+            call: Some(call),
+            ..Self::default()
         }
     }
 }
@@ -172,39 +161,39 @@ impl Operation {
         let encoded = Encoded {
             // A caller read for this very request is no older than the request. Changes of settings at that moment must
             // not keep the request from starting, over and over while many settings are changed.
-            s: (!seen.fresh).then_some(seen.settings),
-            v: Some(seen.account),
-            ..Encoded::with_terms("h", terms)
+            settings_version: (!seen.fresh).then_some(seen.settings),
+            account_version: Some(seen.account),
+            ..Encoded::with_terms("hold", terms)
         };
         Self::new(Kind::Hold, terms.account_id, terms.id, &encoded)
     }
 
     pub(crate) fn extend(terms: HoldTerms<'_>) -> Self {
-        let encoded = Encoded::with_terms("e", terms);
+        let encoded = Encoded::with_terms("extend", terms);
         Self::new(Kind::Extend, terms.account_id, terms.id, &encoded)
     }
 
-    pub(crate) fn charge(record: &CallRecord<'_>, cost: NanoUsd) -> Self {
+    /// The record has a cost.
+    pub(crate) fn charge(record: &CallRecord<'_>) -> Self {
         let call = record.to_json();
-        let encoded = Encoded {
-            n: Some(cost.nanos()),
-            call: Some(&call),
-            ..Encoded::new("c", record.id())
-        };
+        let encoded = Encoded::with_call("charge", record, &call);
         Self::new(Kind::Charge, record.account_id(), record.id(), &encoded)
     }
 
     pub(crate) fn release(record: &CallRecord<'_>) -> Self {
         let call = record.to_json();
-        let encoded = Encoded {
-            call: Some(&call),
-            ..Encoded::new("f", record.id())
-        };
+        let encoded = Encoded::with_call("release", record, &call);
         Self::new(Kind::Release, record.account_id(), record.id(), &encoded)
     }
 
     pub(crate) fn cancel(account_id: &str, id: CallId) -> Self {
-        Self::new(Kind::Cancel, account_id, id, &Encoded::new("x", id))
+        let encoded = Encoded {
+            kind: "cancel",
+            account_id,
+            call_id: id.0,
+            ..Encoded::default()
+        };
+        Self::new(Kind::Cancel, account_id, id, &encoded)
     }
 
     /// `text` is the JSON of the call's hold or of its last extension.
@@ -279,8 +268,8 @@ impl Operation {
     pub(crate) fn write_to(&self, batch: &mut String) {
         if self.is_repeat {
             let is_renewal = self.kind == Kind::Renew;
-            batch.push_str(if is_renewal { "{\"anew\":1," } else { "{" });
-            batch.push_str("\"again\":1,");
+            batch.push_str(if is_renewal { "{\"renew\":true," } else { "{" });
+            batch.push_str("\"repeat\":true,");
             batch.push_str(&self.text[1..]);
         } else {
             batch.push_str(&self.text);
@@ -315,7 +304,7 @@ impl Reply {
     }
 
     pub(crate) fn hold_refused(&self) -> Option<HoldRefused> {
-        let balance = NanoUsd::new(self.balance);
+        let balance = NanoUsd::new(self.balance_nano_usd);
         Some(match self.refusal? {
             Refusal::Key => HoldRefused::KeyInactive,
             Refusal::Account => HoldRefused::NoAccount { balance },
@@ -323,11 +312,11 @@ impl Reply {
             Refusal::Stale => HoldRefused::Stale,
             Refusal::Short => HoldRefused::Short(Shortage {
                 balance,
-                available: NanoUsd::new(self.available),
-                held: NanoUsd::new(self.held),
-                exposure: NanoUsd::new(self.exposure),
-                usable: NanoUsd::new(self.usable),
-                expired_at: self.expired,
+                available: NanoUsd::new(self.available_nano_usd),
+                held: NanoUsd::new(self.held_nano_usd),
+                exposure: NanoUsd::new(self.exposure_nano_usd),
+                usable: NanoUsd::new(self.usable_nano_usd),
+                expired_at: self.expired_at,
             }),
         })
     }

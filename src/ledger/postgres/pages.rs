@@ -31,9 +31,8 @@ impl Shared {
         to_day: &str,
     ) -> Result<Vec<DayUse>, LedgerError> {
         self.wait_until_written().await;
-        let query =
-            "SELECT day, key_id, model, calls, charged, prompt, cached, completion, reasoning,
-                cost, last_ms
+        let query = "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens,
+                completion_tokens, reasoning_tokens, cost_nano_usd, last_ended_at_ms
             FROM usage_days WHERE account_id = $1 AND day >= $2 AND day <= $3
             ORDER BY day, model, key_id";
         let parameters = [
@@ -50,8 +49,7 @@ impl Shared {
         account_id: &str,
     ) -> Result<HashMap<String, i64>, LedgerError> {
         self.wait_until_written().await;
-        let query =
-            "SELECT key_id, max(last_ms) FROM usage_days WHERE account_id = $1 GROUP BY key_id";
+        let query = "SELECT key_id, max(last_ended_at_ms) FROM usage_days WHERE account_id = $1 GROUP BY key_id";
         let account = [(&account_id as _, Type::TEXT)];
         let rows = self.inner.pool.query(query, &account).await?;
         let used = rows
@@ -75,9 +73,8 @@ impl Shared {
             };
             wanted.within(first, last);
         }
-        let (conditions, order) = (&wanted.text, wanted.newest_first("ended_ms"));
-        // Lists omit the decisions of hybrids, which are long.
-        let columns = COLUMNS.replace("decision", "NULL::text");
+        let (conditions, order) = (&wanted.text, wanted.newest_first("ended_at_ms"));
+        let columns = record::columns_of_list();
         let limit = page.limit;
         let query = format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}");
         let parameters = parameters(&wanted);
@@ -101,7 +98,7 @@ impl Shared {
     ) -> Result<Vec<Entry>, LedgerError> {
         self.wait_until_written().await;
         let query = format!(
-            "SELECT seq, kind, ref, delta, balance_after, at FROM ledger_entries
+            "SELECT seq, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger
              WHERE account_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT {limit}"
         );
         let parameters = [(&account_id as _, Type::TEXT), (&before as _, Type::INT8)];

@@ -37,21 +37,21 @@ impl Shared {
             usage: Some((pending.usage, pending.cost)),
         };
         // After a timeout the charge may still be committed: the next attempt finds the call.
-        let mut operation = Operation::charge(&record, pending.cost);
+        let mut operation = Operation::charge(&record);
         let replied = operation.expect_reply();
         self.submit(operation);
         let reply = timeout(TIMEOUT, replied).await;
         let reply = reply.map_err(|_| LedgerError::Unavailable)?;
         let reply = reply.map_err(|_| LedgerError::Stopped)?;
         let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
-        if reply.late {
+        if reply.is_late {
             self.count_late_settlement(call, pending.cost);
         }
         Ok(Some(Charged {
             usage: pending.usage,
             cost: pending.cost,
-            balance_before: NanoUsd::new(reply.before),
-            balance_after: NanoUsd::new(reply.after),
+            balance_before: NanoUsd::new(reply.balance_before_nano_usd),
+            balance_after: NanoUsd::new(reply.balance_after_nano_usd),
         }))
     }
 }

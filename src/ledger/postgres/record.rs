@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, value::RawValue};
 use tokio_postgres::Row;
 
 use crate::{
@@ -13,17 +13,22 @@ use crate::{
     },
     catalog::Prices,
     db::postgres::Error,
-    ledger::{Call, CallId, Charged, Outcome},
+    ledger::{Attempt, Call, CallId, Charged, Outcome, Step},
     wire::chat::Usage,
 };
 
 /// In the order in which [`read`] reads them.
 pub(crate) const COLUMNS: &str =
-    "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
-    outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
-    admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after, attempts, steps, decision, cache_write, cache_write_1h, prices,
-    provider_cost";
+    "id, request_id, account_id, key_id, model, routed_model, upstream, stream, outcome, failure,
+    admitted_at_ms, first_byte_at_ms, ended_at_ms, reserved_tokens, held_nano_usd, worst_case_nano_usd,
+    input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens, cache_write_tokens,
+    cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd, balance_after_nano_usd,
+    provider_cost_nano_usd, (detail - '{paid,reservations}'::text[])::text";
+
+/// [`COLUMNS`] for lists of calls, which omit the decisions of hybrids, because these are long.
+pub(crate) fn columns_of_list() -> String {
+    COLUMNS.replace("{paid,", "{decision,paid,")
+}
 
 pub(crate) struct CallRecord<'a> {
     pub call: &'a Call,
@@ -31,10 +36,11 @@ pub(crate) struct CallRecord<'a> {
     pub usage: Option<(Usage, NanoUsd)>,
 }
 
+/// The columns of `calls`, except those that the database sets.
 #[derive(Serialize)]
 struct Columns<'a> {
     id: u64,
-    request_id: String,
+    request_id: &'a str,
     account_id: &'a str,
     key_id: &'a str,
     model: &'a str,
@@ -42,29 +48,50 @@ struct Columns<'a> {
     upstream: Option<&'a str>,
     stream: bool,
     outcome: &'static str,
-    failure: Option<String>,
+    failure: Option<&'a str>,
+    admitted_at_ms: i64,
+    first_byte_at_ms: Option<i64>,
+    ended_at_ms: i64,
     reserved_tokens: u64,
-    held: i64,
-    most: i64,
-    input_price: i64,
-    cached_price: i64,
-    output_price: i64,
-    admitted_ms: i64,
-    first_byte_ms: Option<i64>,
-    ended_ms: i64,
-    prompt: Option<u32>,
-    cached: Option<u32>,
-    completion: Option<u32>,
-    reasoning: Option<u32>,
-    cost: Option<i64>,
-    attempts: Option<String>,
-    steps: Option<String>,
-    decision: Option<String>,
-    places: Vec<i64>,
-    cache_write: Option<u32>,
-    cache_write_1h: Option<u32>,
-    prices: Option<String>,
-    provider_cost: Option<i64>,
+    held_nano_usd: i64,
+    worst_case_nano_usd: i64,
+    input_pico_usd: i64,
+    cached_input_pico_usd: i64,
+    output_pico_usd: i64,
+    prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
+    cache_write_tokens: Option<u32>,
+    cache_write_1h_tokens: Option<u32>,
+    completion_tokens: Option<u32>,
+    reasoning_tokens: Option<u32>,
+    cost_nano_usd: Option<i64>,
+    provider_cost_nano_usd: Option<i64>,
+    /// Absent, not null, if it is empty: a charge adds to it.
+    #[serde(skip_serializing_if = "Detail::is_empty")]
+    detail: Detail,
+}
+
+/// What few calls have, in the column `detail`.
+#[derive(Serialize)]
+struct Detail {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<Attempt>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<Step>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prices: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reservations: Vec<EncodedReservation>,
+}
+
+/// A reservation with numbers that the database can store: the type `reservation`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct EncodedReservation {
+    at_ms: i64,
+    tokens: i64,
+    step: i32,
 }
 
 impl CallRecord<'_> {
@@ -81,7 +108,7 @@ impl CallRecord<'_> {
         let (rates, used) = (call.prices.rates, usage.map(|(usage, _)| usage));
         let columns = Columns {
             id: call.id.0,
-            request_id: storable(&call.request_id),
+            request_id: &call.request_id,
             account_id: &call.account_id,
             key_id: &call.key_id,
             model: &call.model,
@@ -89,95 +116,102 @@ impl CallRecord<'_> {
             upstream: call.upstream.as_deref(),
             stream: call.stream,
             outcome: call.outcome.as_str(),
-            failure: call.failure.as_deref().map(storable),
+            failure: call.failure.as_deref(),
+            admitted_at_ms: call.admitted_ms,
+            first_byte_at_ms: call.first_byte_ms,
+            ended_at_ms: call.ended_ms,
             reserved_tokens: call.reserved_tokens,
-            held: call.held.nanos(),
-            most: call.most.nanos(),
-            input_price: rates.input.picos(),
-            cached_price: rates.cached_input.picos(),
-            output_price: rates.output.picos(),
-            admitted_ms: call.admitted_ms,
-            first_byte_ms: call.first_byte_ms,
-            ended_ms: call.ended_ms,
-            prompt: used.map(|used| used.prompt),
-            cached: used.map(|used| used.cached),
-            completion: used.map(|used| used.completion),
-            reasoning: used.map(|used| used.reasoning),
-            cost: usage.map(|(_, cost)| cost.nanos()),
-            attempts: list(&call.attempts),
-            steps: list(&call.steps),
-            decision: call.decision.as_deref().map(storable),
-            places: flat(&call.reservations),
-            cache_write: used.map(|used| used.cache_write),
-            cache_write_1h: used.map(|used| used.cache_write_1h),
-            prices: call.prices.to_stored(),
-            provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
+            held_nano_usd: call.held.nanos(),
+            worst_case_nano_usd: call.most.nanos(),
+            input_pico_usd: rates.input.picos(),
+            cached_input_pico_usd: rates.cached_input.picos(),
+            output_pico_usd: rates.output.picos(),
+            prompt_tokens: used.map(|used| used.prompt),
+            cached_tokens: used.map(|used| used.cached),
+            cache_write_tokens: used.map(|used| used.cache_write),
+            cache_write_1h_tokens: used.map(|used| used.cache_write_1h),
+            completion_tokens: used.map(|used| used.completion),
+            reasoning_tokens: used.map(|used| used.reasoning),
+            cost_nano_usd: usage.map(|(_, cost)| cost.nanos()),
+            provider_cost_nano_usd: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
+            detail: Detail::of(call),
         };
-        serde_json::value::to_raw_value(&columns).expect("numbers and strings serialize")
+        let json = serde_json::to_string(&columns).expect("numbers and strings serialize");
+        RawValue::from_string(without_nul(json)).expect("an escape replaces an escape")
     }
 }
 
-/// Encodes reservations as stored: time, tokens and step of each, concatenated.
-pub(crate) fn flat(reservations: &[Reservation]) -> Vec<i64> {
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    reservations
-        .iter()
-        .flat_map(|reservation| {
-            [
-                number(reservation.at_ms),
-                number(reservation.tokens),
-                i64::from(reservation.step),
-            ]
-        })
-        .collect()
+impl Detail {
+    fn of(call: &Call) -> Self {
+        // The JSON as such, so that queries can read it.
+        let value = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| json.into());
+        Self {
+            attempts: call.attempts.clone(),
+            steps: call.steps.clone(),
+            decision: call.decision.as_deref().map(value),
+            prices: call.prices.to_stored().as_deref().map(value),
+            reservations: call.reservations.iter().map(From::from).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let no_values = self.decision.is_none() && self.prices.is_none();
+        no_values
+            && self.attempts.is_empty()
+            && self.steps.is_empty()
+            && self.reservations.is_empty()
+    }
 }
 
-/// Decodes reservations from [`flat`].
-pub(crate) fn unflatten(flat: &[i64]) -> impl Iterator<Item = Reservation> {
-    let number = |number: i64| u64::try_from(number).unwrap_or(0);
-    flat.chunks_exact(3).map(move |reservation| Reservation {
-        at_ms: number(reservation[0]),
-        tokens: number(reservation[1]),
-        step: u32::try_from(reservation[2]).unwrap_or(0),
-    })
+impl From<&Reservation> for EncodedReservation {
+    fn from(reservation: &Reservation) -> Self {
+        Self {
+            at_ms: i64::try_from(reservation.at_ms).unwrap_or(i64::MAX),
+            tokens: i64::try_from(reservation.tokens).unwrap_or(i64::MAX),
+            step: i32::try_from(reservation.step).unwrap_or(i32::MAX),
+        }
+    }
 }
 
-/// Replaces NUL, which PostgreSQL's `text` cannot store.
-fn storable(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+/// Reads reservations from a JSON list.
+pub(crate) fn read_reservations(json: &str) -> Result<Vec<Reservation>, Error> {
+    let list: Vec<EncodedReservation> =
+        serde_json::from_str(json).map_err(|_| unreadable("reservations"))?;
+    let reservations = list.into_iter().map(|encoded| Reservation {
+        at_ms: unsigned(encoded.at_ms),
+        tokens: unsigned(encoded.tokens),
+        step: u32::try_from(encoded.step).unwrap_or(0),
+    });
+    Ok(reservations.collect())
 }
 
-/// As JSON; `None` for an empty list.
-fn list<T: Serialize>(items: &[T]) -> Option<String> {
-    (!items.is_empty()).then(|| storable(&serde_json::to_string(items).unwrap_or_default()))
+/// Replaces NUL, which PostgreSQL's `text` and `jsonb` cannot store, in a JSON text.
+fn without_nul(json: String) -> String {
+    const NUL: &str = "\\u0000";
+    if !json.contains(NUL) {
+        return json;
+    }
+    let mut replaced = String::with_capacity(json.len());
+    let mut rest = json.as_str();
+    while let Some(at) = rest.find('\\') {
+        // An escape is a backslash and at least one more character, which may be a backslash too.
+        let length = if rest[at..].starts_with(NUL) { 6 } else { 2 };
+        let (before, escape) = rest[..at + length].split_at(at);
+        replaced.push_str(before);
+        replaced.push_str(if escape == NUL { "\\ufffd" } else { escape });
+        rest = &rest[at + length..];
+    }
+    replaced.push_str(rest);
+    replaced
 }
 
 pub(crate) fn read(row: &Row) -> Result<Call, Error> {
     let price = |column| get(row, column).map(TokenPrice::from_picos);
     let amount = |column| get(row, column).map(NanoUsd::new);
     let outcome: String = get(row, 8)?;
-    let charged = match get::<Option<i64>>(row, 23)? {
-        None => None,
-        Some(cost) => {
-            let count = |column| {
-                let count = get::<Option<i64>>(row, column)?;
-                Ok::<_, Error>(u32::try_from(count.unwrap_or(0)).unwrap_or(0))
-            };
-            Some(Charged {
-                usage: Usage {
-                    prompt: count(19)?,
-                    cached: count(20)?,
-                    cache_write: count(29)?,
-                    cache_write_1h: count(30)?,
-                    completion: count(21)?,
-                    reasoning: count(22)?,
-                },
-                cost: NanoUsd::new(cost),
-                balance_before: amount(24)?,
-                balance_after: amount(25)?,
-            })
-        }
-    };
+    let mut detail = read_detail(get(row, 28)?)?;
+    let prices = detail.get("prices").map(Value::to_string);
+    let rates = (price(16)?, price(18)?, price(17)?);
     Ok(Call {
         id: CallId(unsigned(get(row, 0)?)),
         request_id: get(row, 1)?,
@@ -189,24 +223,59 @@ pub(crate) fn read(row: &Row) -> Result<Call, Error> {
         stream: get(row, 7)?,
         outcome: Outcome::parse(&outcome).ok_or_else(|| unreadable("an outcome"))?,
         failure: get(row, 9)?,
-        reserved_tokens: unsigned(get(row, 10)?),
-        held: amount(11)?,
-        most: amount(12)?,
-        prices: Prices::from_stored(
-            (price(13)?, price(15)?, price(14)?),
-            get::<Option<&str>>(row, 31)?,
-        )
-        .ok_or_else(|| unreadable("prices"))?,
-        provider_cost: get::<Option<i64>>(row, 32)?.map(|cost| NanoUsd::new(cost).into()),
-        admitted_ms: get(row, 16)?,
-        first_byte_ms: get(row, 17)?,
-        ended_ms: get(row, 18)?,
-        attempts: read_list(row, 26)?,
-        steps: read_list(row, 27)?,
-        decision: get(row, 28)?,
+        admitted_ms: get(row, 10)?,
+        first_byte_ms: get(row, 11)?,
+        ended_ms: get(row, 12)?,
+        reserved_tokens: unsigned(get(row, 13)?),
+        held: amount(14)?,
+        most: amount(15)?,
+        prices: Prices::from_stored(rates, prices.as_deref())
+            .ok_or_else(|| unreadable("prices"))?,
+        charged: read_charge(row)?,
+        provider_cost: get::<Option<i64>>(row, 27)?.map(|cost| NanoUsd::new(cost).into()),
+        decision: detail.remove("decision").map(|decision| match decision {
+            Value::String(text) => text,
+            json => json.to_string(),
+        }),
+        attempts: take_list(&mut detail, "attempts"),
+        steps: take_list(&mut detail, "steps"),
         reservations: Vec::new(),
-        charged,
     })
+}
+
+fn read_detail(json: Option<&str>) -> Result<Map<String, Value>, Error> {
+    let parsed = json.map_or(Ok(Map::new()), serde_json::from_str);
+    parsed.map_err(|_| unreadable("details of a call"))
+}
+
+/// Empty if another version has stored items that this one cannot parse.
+fn take_list<T: DeserializeOwned>(detail: &mut Map<String, Value>, name: &str) -> Vec<T> {
+    let list = detail.remove(name).map(serde_json::from_value);
+    list.and_then(Result::ok).unwrap_or_default()
+}
+
+fn read_charge(row: &Row) -> Result<Option<Charged>, Error> {
+    let Some(cost) = get::<Option<i64>>(row, 25)? else {
+        return Ok(None);
+    };
+    let count = |column| {
+        let count = get::<Option<i64>>(row, column)?;
+        Ok::<_, Error>(u32::try_from(count.unwrap_or(0)).unwrap_or(0))
+    };
+    let balance_after: i64 = get(row, 26)?;
+    Ok(Some(Charged {
+        usage: Usage {
+            prompt: count(19)?,
+            cached: count(20)?,
+            cache_write: count(21)?,
+            cache_write_1h: count(22)?,
+            completion: count(23)?,
+            reasoning: count(24)?,
+        },
+        cost: NanoUsd::new(cost),
+        balance_before: NanoUsd::new(balance_after.saturating_add(cost)),
+        balance_after: NanoUsd::new(balance_after),
+    }))
 }
 
 pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
@@ -224,8 +293,16 @@ pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-fn read_list<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Vec<T>, Error> {
-    let list: Option<String> = get(row, column)?;
-    let list = list.and_then(|list| serde_json::from_str(&list).ok());
-    Ok(list.unwrap_or_default())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_zero_characters_are_replaced_and_nothing_else() {
+        for text in ["a\0b", "\\\0", "\\u0000", "\\\\u0000\0", "\"\0\n\\", "é\0"] {
+            let json = serde_json::to_string(text).unwrap();
+            let stored: String = serde_json::from_str(&without_nul(json)).unwrap();
+            assert_eq!(stored, text.replace('\0', "\u{fffd}"), "{text:?}");
+        }
+    }
 }

@@ -20,8 +20,14 @@ const OLDEST: i32 = 2;
 
 const SCHEMA: &str = concat!(
     include_str!("sql/tables.sql"),
+    include_str!("sql/flush.sql"),
     include_str!("sql/steps.sql"),
+    include_str!("sql/credit.sql"),
+    include_str!("sql/holds.sql"),
+    include_str!("sql/ends.sql"),
+    include_str!("sql/batch.sql"),
     include_str!("sql/admin.sql"),
+    include_str!("sql/gateways.sql"),
     include_str!("sql/cost.sql"),
     include_str!("sql/views.sql"),
     include_str!("../../conversations/postgres/tables.sql"),

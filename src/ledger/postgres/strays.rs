@@ -50,7 +50,8 @@ impl Shared {
 
     async fn strays(&self) -> Result<Vec<StrayHold>, LedgerError> {
         let lease = **self.inner.lease.load();
-        let query = "SELECT id, account_id, amount FROM holds WHERE slot = $1 AND epoch = $2";
+        let query =
+            "SELECT id, account_id, amount_nano_usd FROM holds WHERE slot = $1 AND epoch = $2";
         let parameters = [
             (&lease.slot as _, Type::INT4),
             (&lease.epoch as _, Type::INT8),

@@ -14,10 +14,11 @@ impl Shared {
         self.wait_until_written().await;
         let limit = page.limit;
         let query = format!(
-            r#"SELECT g.account_id, g.id, f.remains, g.expires_at
+            r#"SELECT g.account_id, g.id, f.remaining_nano_usd, g.expires_at
              FROM credit_grants g JOIN accounts a ON a.id = g.account_id
-                 CROSS JOIN LATERAL unnest(a.fund_ids, a.fund_left) AS f (id, remains)
-             WHERE g.expires_at > $1 AND g.expires_at <= $2 AND f.id = g.id AND f.remains > 0
+                 CROSS JOIN LATERAL unnest(a.funds) AS f
+             WHERE g.expires_at > $1 AND g.expires_at <= $2 AND f.grant_id = g.id
+                 AND f.remaining_nano_usd > 0
                  AND NOT a.closed
                  AND (g.expires_at, g.id COLLATE "C") > ($3, $4)
              ORDER BY g.expires_at, g.id COLLATE "C" LIMIT {limit}"#

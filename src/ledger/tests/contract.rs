@@ -232,7 +232,8 @@ async fn expired_credit_is_posted(store: TestStore) {
     assert_eq!(paying.balance().await, 100);
     paying.assert_sound().await;
     paying.assert_sound().await;
-    let expiries = "SELECT count(*) || ' ' || sum(delta_nano_usd) FROM ledger_entries WHERE kind = 'expiry'";
+    let expiries =
+        "SELECT count(*) || ' ' || sum(delta_nano_usd) FROM ledger_entries WHERE kind = 'expiry'";
     assert_eq!(paying.sql(expiries), "2 -15");
     assert_eq!(paying.restart().await.balance().await, 100);
 }

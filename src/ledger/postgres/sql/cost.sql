@@ -6,17 +6,17 @@ CREATE OR REPLACE FUNCTION cost_of(call calls) RETURNS numeric LANGUAGE sql STAB
             coalesce((step ->> 'cache_write_tokens')::numeric, 0) AS written,
             coalesce((step ->> 'cache_write_1h_tokens')::numeric, 0) AS hour,
             (step ->> 'completion_tokens')::numeric AS completion
-        FROM jsonb_array_elements(call.steps::jsonb) AS step WHERE step ->> 'kind' = 'provider'
+        FROM jsonb_array_elements(call.detail -> 'steps') AS step WHERE step ->> 'kind' = 'provider'
     ), answers AS (
         SELECT * FROM answered
         UNION ALL
-        SELECT call.prompt, call.cached, coalesce(call.cache_write, 0), coalesce(call.cache_write_1h, 0),
-            call.completion
+        SELECT call.prompt_tokens, call.cached_tokens, call.cache_write_tokens, call.cache_write_1h_tokens,
+            call.completion_tokens
         WHERE NOT EXISTS (SELECT 1 FROM answered)
     ), vector AS (
-        SELECT coalesce(call.prices::jsonb, jsonb_build_object('input', call.input_price,
-            'output', call.output_price, 'cached_input', call.cached_price,
-            'cache_write', call.input_price, 'cache_write_1h', call.input_price)) AS prices
+        SELECT coalesce(call.detail -> 'prices', jsonb_build_object('input', call.input_pico_usd,
+            'output', call.output_pico_usd, 'cached_input', call.cached_input_pico_usd,
+            'cache_write', call.input_pico_usd, 'cache_write_1h', call.input_pico_usd)) AS prices
     ), priced AS (
         SELECT answers.*, coalesce((prices ->> 'request')::numeric, 0) * 1000 AS fee,
             -- The rates of the highest threshold below the prompt, or else those of small prompts.

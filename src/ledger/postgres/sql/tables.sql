@@ -85,7 +85,8 @@ CREATE INDEX credit_grants_by_expiry ON credit_grants (expires_at) WHERE expires
 CREATE SEQUENCE entry_seqs;
 
 -- Grants, expiries and reversals in order. A charge is a row of `calls`, numbered from the same sequence: see the view
--- `ledger`. A charge that is taken back moves here, before its reversal.
+-- `ledger`. A charge that is taken back moves here, before its reversal. Not divided by months: without the charges it
+-- is small, and its unique indexes are over all months.
 CREATE TABLE ledger_entries (
     seq                    bigint PRIMARY KEY DEFAULT nextval('entry_seqs'),
     account_id             text NOT NULL,
@@ -99,6 +100,8 @@ CREATE TABLE ledger_entries (
     at                     bigint NOT NULL
 );
 CREATE INDEX ledger_entries_by_account ON ledger_entries (account_id, seq);
+-- Where does the ledger of an account begin, if what was before is pruned?
+CREATE UNIQUE INDEX ledger_entries_opening ON ledger_entries (account_id) WHERE kind = 'opening';
 -- A grant and a reversal are posted once; a grant can expire in parts.
 CREATE UNIQUE INDEX ledger_entries_once ON ledger_entries (ref, kind)
     WHERE kind IN ('grant', 'charge', 'reversal');
@@ -173,8 +176,10 @@ CREATE INDEX calls_by_request ON calls (request_id);
 -- Which are the latest calls, of all accounts or of one?
 CREATE INDEX calls_by_time ON calls (ended_at_ms);
 CREATE INDEX calls_by_account ON calls (account_id, ended_at_ms);
--- What is the statement of an account? Which charges are new to an audit?
+-- What is the statement of an account?
 CREATE INDEX calls_by_entry ON calls (account_id, entry_seq) WHERE entry_seq IS NOT NULL;
+-- Which charges are new to an audit?
+CREATE INDEX calls_by_seq ON calls (entry_seq) WHERE entry_seq IS NOT NULL;
 -- Which calls failed lately? Most calls are answered, and have no entry in these.
 CREATE INDEX calls_not_answered ON calls (outcome, ended_at_ms) WHERE outcome <> 'answered';
 CREATE INDEX calls_not_answered_by_account ON calls (account_id, outcome, ended_at_ms)

@@ -9,31 +9,31 @@ use crate::{
 };
 
 /// The change, how the audit reports it, and how it is repaired.
-const TAMPERED: [(&str, &str, &str); 12] = [
+const TAMPERED: [(&str, &str, &str); 14] = [
     (
-        "UPDATE accounts SET fund_left[1] = fund_left[1] - 1",
+        "UPDATE accounts SET funds[1].remaining_nano_usd = funds[1].remaining_nano_usd - 1",
         "the grants have",
-        "UPDATE accounts SET fund_left[1] = fund_left[1] + 1",
+        "UPDATE accounts SET funds[1].remaining_nano_usd = funds[1].remaining_nano_usd + 1",
     ),
     (
-        "UPDATE accounts SET fund_left[1] = fund_left[1] + 1000000000",
+        "UPDATE accounts SET funds[1].remaining_nano_usd = funds[1].remaining_nano_usd + 1000000000",
         "invalid remaining amount",
-        "UPDATE accounts SET fund_left[1] = fund_left[1] - 1000000000",
+        "UPDATE accounts SET funds[1].remaining_nano_usd = funds[1].remaining_nano_usd - 1000000000",
     ),
     (
-        "UPDATE accounts SET held = held + 1",
+        "UPDATE accounts SET held_nano_usd = held_nano_usd + 1",
         "are held by count",
-        "UPDATE accounts SET held = held - 1",
+        "UPDATE accounts SET held_nano_usd = held_nano_usd - 1",
     ),
     (
-        "UPDATE accounts SET exposure = exposure + 1",
+        "UPDATE accounts SET exposure_nano_usd = exposure_nano_usd + 1",
         "at risk",
-        "UPDATE accounts SET exposure = exposure - 1",
+        "UPDATE accounts SET exposure_nano_usd = exposure_nano_usd - 1",
     ),
     (
-        "UPDATE holds SET amount = amount + 1",
+        "UPDATE holds SET amount_nano_usd = amount_nano_usd + 1",
         "are held by count",
-        "UPDATE holds SET amount = amount - 1",
+        "UPDATE holds SET amount_nano_usd = amount_nano_usd - 1",
     ),
     (
         "UPDATE holds SET account_id = 'nobody_' || account_id",
@@ -41,36 +41,46 @@ const TAMPERED: [(&str, &str, &str); 12] = [
         "UPDATE holds SET account_id = replace(account_id, 'nobody_', '')",
     ),
     (
-        "UPDATE ledger_entries SET delta = delta - 1 WHERE seq = 3",
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1 WHERE seq = 1",
         "add up to",
-        "UPDATE ledger_entries SET delta = delta + 1 WHERE seq = 3",
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1 WHERE seq = 1",
     ),
     (
-        "UPDATE ledger_entries SET balance_after = balance_after + 7 WHERE seq = 4",
+        "UPDATE calls SET balance_after_nano_usd = balance_after_nano_usd + 7 WHERE entry_seq = 4",
         "add up to",
-        "UPDATE ledger_entries SET balance_after = balance_after - 7 WHERE seq = 4",
+        "UPDATE calls SET balance_after_nano_usd = balance_after_nano_usd - 7 WHERE entry_seq = 4",
     ),
     (
-        "CREATE TABLE kept AS SELECT * FROM ledger_entries WHERE seq = 4;
-         DELETE FROM ledger_entries WHERE seq = 4",
-        "was charged without an entry",
-        "INSERT INTO ledger_entries OVERRIDING SYSTEM VALUE SELECT * FROM kept; DROP TABLE kept",
-    ),
-    (
-        "CREATE TABLE kept AS SELECT * FROM calls WHERE cost IS NOT NULL LIMIT 1;
-         DELETE FROM calls WHERE id = (SELECT id FROM kept)",
-        "a call that does not exist",
+        "CREATE TABLE kept AS SELECT * FROM calls WHERE entry_seq = 4; DELETE FROM calls WHERE entry_seq = 4",
+        "add up to",
         "INSERT INTO calls SELECT * FROM kept; DROP TABLE kept",
     ),
     (
-        "UPDATE calls SET cost = cost + 1",
-        "differs from the cost",
-        "UPDATE calls SET cost = cost - 1",
+        "CREATE TABLE kept AS SELECT id FROM calls WHERE entry_seq = 5;
+         UPDATE calls SET entry_seq = NULL WHERE entry_seq = 5",
+        "was charged without an entry",
+        "UPDATE calls SET entry_seq = 5 WHERE id = (SELECT id FROM kept); DROP TABLE kept",
     ),
     (
-        "UPDATE credit_grants SET amount = amount + 1",
+        "UPDATE calls SET cost_nano_usd = cost_nano_usd + 1",
+        "differs from the cost",
+        "UPDATE calls SET cost_nano_usd = cost_nano_usd - 1",
+    ),
+    (
+        "UPDATE credit_grants SET amount_nano_usd = amount_nano_usd + 1",
         "differs from the amount of grant",
-        "UPDATE credit_grants SET amount = amount - 1",
+        "UPDATE credit_grants SET amount_nano_usd = amount_nano_usd - 1",
+    ),
+    (
+        "UPDATE ledger_entries SET kind = 'opening', ref = '2027-01-01' WHERE seq = 2",
+        "there are entries before it",
+        "UPDATE ledger_entries SET kind = 'grant', ref = (SELECT id FROM credit_grants WHERE seq = 2)
+         WHERE seq = 2",
+    ),
+    (
+        "UPDATE ledger_entries SET kind = 'reversal' WHERE seq = 1",
+        "takes back no charge",
+        "UPDATE ledger_entries SET kind = 'grant' WHERE seq = 1",
     ),
 ];
 
@@ -157,16 +167,16 @@ async fn the_cost_of_a_call_with_thresholds_and_fees_is_recomputed() {
     paying.assert_sound().await;
     for (tamper, mend) in [
         (
-            "UPDATE calls SET prices = replace(prices, '4000', '4001')",
-            "UPDATE calls SET prices = replace(prices, '4001', '4000')",
+            "UPDATE calls SET detail = replace(detail::text, '4000', '4001')::jsonb",
+            "UPDATE calls SET detail = replace(detail::text, '4001', '4000')::jsonb",
         ),
         (
-            "UPDATE calls SET cache_write_1h = cache_write_1h - 1",
-            "UPDATE calls SET cache_write_1h = cache_write_1h + 1",
+            "UPDATE calls SET cache_write_1h_tokens = cache_write_1h_tokens - 1",
+            "UPDATE calls SET cache_write_1h_tokens = cache_write_1h_tokens + 1",
         ),
         (
-            "UPDATE calls SET prompt = 100, cached = 19",
-            "UPDATE calls SET prompt = 101, cached = 20",
+            "UPDATE calls SET prompt_tokens = 100, cached_tokens = 19",
+            "UPDATE calls SET prompt_tokens = 101, cached_tokens = 20",
         ),
     ] {
         paying.sql(tamper);
@@ -190,14 +200,14 @@ async fn the_periodic_audit_reads_new_entries() {
     assert_eq!(count().await, 0, "all was seen before");
     paying.pay().await.unwrap();
     assert_eq!((count().await, count().await), (1, 1), "it is new");
-    let last = "WHERE seq = (SELECT max(seq) FROM ledger_entries)";
+    let last = "WHERE entry_seq = (SELECT max(entry_seq) FROM calls)";
     paying.sql(&format!(
-        "UPDATE ledger_entries SET delta = delta - 1 {last}"
+        "UPDATE calls SET cost_nano_usd = cost_nano_usd - 1 {last}"
     ));
     let audit = paying.ledger.reconcile().await.unwrap();
     assert!(!audit.violations.is_empty());
     paying.sql(&format!(
-        "UPDATE ledger_entries SET delta = delta + 1 {last}"
+        "UPDATE calls SET cost_nano_usd = cost_nano_usd + 1 {last}"
     ));
     let audit = paying.ledger.reconcile().await.unwrap();
     assert_eq!(audit.violations, []);

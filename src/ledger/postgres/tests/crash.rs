@@ -148,7 +148,7 @@ async fn an_idle_gateway_repeats_ends_and_holds_that_a_crash_has_undone() {
     server.kill();
     server.start();
     until("the holds are restored", async || {
-        let rows = "SELECT count(*) || ' ' || sum(amount) FROM holds";
+        let rows = "SELECT count(*) || ' ' || sum(amount_nano_usd) FROM holds";
         paying.sql(rows) == format!("2 {}", 6 * COST)
     })
     .await;

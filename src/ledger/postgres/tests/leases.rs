@@ -32,7 +32,7 @@ impl Paying {
 
     /// As if no gateway had renewed its lease for long, and another had noticed it.
     fn expire_leases(&self) {
-        self.sql("DELETE FROM gateways; SELECT free_the_dead(100)");
+        self.sql("DELETE FROM gateways; SELECT release_dead_holds(100)");
     }
 }
 
@@ -133,7 +133,7 @@ async fn a_gateway_that_was_paused_renews_the_holds_of_its_running_calls() {
     let mut second = paying.hold(COST, COST, 0).await.unwrap();
     let other = paying.beside().await;
     paying.sql("DELETE FROM gateways WHERE slot = (SELECT min(slot) FROM gateways)");
-    other.sql("SELECT free_the_dead(100)");
+    other.sql("SELECT release_dead_holds(100)");
     other.pay().await.unwrap();
     paying.shared().inner.lease_needed.notify_one();
     until("one is held again", async || paying.held().await == COST).await;

@@ -53,7 +53,7 @@ impl Paying {
             call,
             usage: Some((charged.usage, charged.cost)),
         };
-        self.execute(Operation::charge(&record, charged.cost)).await
+        self.execute(Operation::charge(&record)).await
     }
 
     /// Releases the call as not charged, as if its caller had got an error.
@@ -86,7 +86,7 @@ impl Paying {
     /// The kinds and amounts of the account's entries, in order.
     fn entries(&self) -> String {
         self.sql(&format!(
-            "SELECT string_agg(kind || ' ' || delta, ', ' ORDER BY seq) FROM ledger_entries
+            "SELECT string_agg(kind || ' ' || delta_nano_usd, ', ' ORDER BY seq) FROM ledger
              WHERE account_id = '{}'",
             self.account_id
         ))

@@ -10,7 +10,7 @@ async fn a_charge_that_is_repeated_charges_once() {
     let charged = call.charged.unwrap();
     let again = paying.charge_again(&call).await;
     assert_eq!(
-        (again.before, again.after),
+        (again.balance_before_nano_usd, again.balance_after_nano_usd),
         (
             charged.balance_before.nanos(),
             charged.balance_after.nanos()
@@ -119,8 +119,8 @@ async fn a_batch_with_an_old_number_is_refused() {
     let call = paying.ledger.next_call().0;
     let sent_late = |number: i64| {
         format!(
-            "SELECT take_steps({}, {lane}, {number}, {}, {}, NULL,
-                '[{{\"a\": \"{account}\", \"s\": [{{\"k\": \"x\", \"i\": {call}}}]}}]')::text",
+            "SELECT execute_batch({}, {lane}, {number}, {}, {}, NULL,
+                '[{{\"kind\": \"cancel\", \"account_id\": \"{account}\", \"call_id\": {call}}}]')::text",
             inner.run, lease.slot, lease.epoch
         )
     };
