@@ -39,10 +39,6 @@ impl Progress {
         self
     }
 
-    pub(crate) fn add(&mut self, count: u64) {
-        self.set(self.done + count);
-    }
-
     pub(crate) fn set(&mut self, done: u64) {
         self.done = done;
         let is_due = self.written.is_none_or(|at| at.elapsed() >= INTERVAL);
@@ -114,8 +110,7 @@ mod tests {
     #[test]
     fn a_known_total_has_a_percentage() {
         let mut progress = Progress::new("pages", Some(2_000)).hide();
-        progress.add(500);
-        progress.add(10);
+        progress.set(510);
         assert_eq!(progress.line(), "510 of 2,000 pages, 25 %");
         let mut progress = Progress::new("rows", None).hide();
         progress.set(7_000);

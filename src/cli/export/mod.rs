@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 
 mod date;
 mod format;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::ledger::{
     self,
-    export::{ExportError, Selection, Table, TakeRows as _},
+    export::{ExportError, Selection, Table},
 };
 
 #[derive(Args)]

@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// Rows of a page: some milliseconds of reading, about a megabyte of text.
-const PAGE: usize = 2_000;
+const PAGE: u32 = 2_000;
 /// Accounts whose IDs are read at once.
-const ACCOUNTS: usize = 1_000;
+const ACCOUNTS: u32 = 1_000;
 /// Readers wait for no writer; only a recovery after a crash can hold this up.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -80,7 +80,7 @@ struct Export<'a> {
     connection: &'a Connection,
     selection: &'a Selection,
     /// Rows of a page.
-    page: usize,
+    page: u32,
 }
 
 impl Export<'_> {

@@ -129,7 +129,7 @@ fn of_json(text: &str) -> Value<'_> {
 }
 
 /// Takes the rows of an export.
-pub(crate) trait TakeRows: Send {
+pub(crate) trait TakeRows {
     /// Takes a row. Must not wait for anything: a snapshot of the store is open meanwhile.
     fn row(&mut self, values: &[Value<'_>]);
 

@@ -70,8 +70,8 @@ async fn open_cursor(connection: &Connected, selection: &Selection) -> Result<bo
     let account = selection.account.as_ref();
     if let Some(account) = account {
         let exists = "SELECT 1 FROM accounts WHERE id = $1";
-        let found = connection.query_typed(exists, &[(account, Type::TEXT)]);
-        if found.await?.is_empty() {
+        let named = [(account as _, Type::TEXT)];
+        if connection.query_typed(exists, &named).await?.is_empty() {
             return Ok(false);
         }
     }

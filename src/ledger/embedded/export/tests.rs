@@ -10,7 +10,7 @@ use super::*;
 /// Collects rows as text; `between` runs between pages.
 struct Collected<'a> {
     rows: Vec<String>,
-    between: &'a mut (dyn FnMut() + Send),
+    between: &'a mut dyn FnMut(),
 }
 
 impl TakeRows for Collected<'_> {
@@ -56,7 +56,7 @@ impl File {
     }
 
     /// Exports in pages of three rows.
-    fn export(&self, selection: &Selection, between: &mut (dyn FnMut() + Send)) -> Vec<String> {
+    fn export(&self, selection: &Selection, between: &mut dyn FnMut()) -> Vec<String> {
         let connection = open(&self.path()).unwrap();
         let mut rows = Collected {
             rows: Vec::new(),
@@ -194,7 +194,7 @@ fn a_file_without_tables_or_of_another_version_is_named() {
         rows: Vec::new(),
         between: &mut nothing,
     };
-    let mut error = |rows: &mut Collected<'_>| {
+    let error = |rows: &mut Collected<'_>| {
         let exported = export_file(&path, &Selection::all(Table::Calls), rows);
         exported.unwrap_err().to_string()
     };
