@@ -85,6 +85,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             location: StoreLocation::File(options.data.join("tollgate.db")),
             durability: Durability::Process,
             spool: options.data.join("spool"),
+            keep_months: None,
         },
         limits: Ceilings {
             requests: 60,

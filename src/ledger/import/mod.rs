@@ -165,7 +165,7 @@ pub(crate) fn balances_of_file(file: &Path) -> Result<BTreeMap<String, i64>, Fil
     let read = || {
         let mut balances = connection.prepare(BALANCES)?;
         let rows = balances.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect()
+        rows.collect::<rusqlite::Result<_>>()
     };
     read().map_err(|source| FileError::Database {
         path: file.display().to_string(),
