@@ -61,6 +61,7 @@ async fn pruned_months_leave_balances_and_sums(store: TestStore) {
     paying.assert_sound().await;
     paying.pay().await.unwrap();
     paying.assert_sound().await;
+    drop(neighbour);
     let paying = paying.restart().await;
     assert_eq!(paying.balance().await, DOLLAR - 5 * COST);
     paying.assert_sound().await;
