@@ -33,7 +33,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
         }
         NamedStore::File { database, .. } => prune_file(&database, before)?,
         NamedStore::Postgres(address) => {
-            let pruned = ledger::prune_database(&address, before, options.keep_tables).await;
+            let pruned = ledger::prune_database(&address, before.first_ms(), options.keep_tables).await;
             pruned.map_err(|error| format!("{address} cannot be pruned: {error}"))?
         }
     };
@@ -71,8 +71,11 @@ fn as_text(pruned: &Pruned, before: Month, keep_tables: bool) -> String {
         with_commas(pruned.entries)
     );
     if keep_tables && !pruned.months.is_empty() {
-        let tables = pruned.months.join(", ");
-        text.push_str(&format!("\nDetached tables that can be archived and dropped: {tables}."));
+        let tables = pruned.months.iter();
+        let tables = tables.map(|month| format!("calls_{}", month.replace('-', "_")));
+        let tables = tables.collect::<Vec<_>>().join(", ");
+        text.push_str("\nDetached tables, to be archived or dropped: ");
+        text.push_str(&tables);
     }
     text
 }
