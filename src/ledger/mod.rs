@@ -27,6 +27,7 @@ mod limits;
 mod pages;
 mod pending;
 mod postgres;
+mod prune;
 mod records;
 pub(crate) mod spool;
 #[cfg(test)]
@@ -49,7 +50,11 @@ pub(crate) use held::{Held, HoldRefused};
 pub(crate) use limits::{CeilingChange, LimitRule};
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
+#[allow(unused_imports, reason = "commands and jobs will use it")]
+pub(crate) use postgres::prune_database;
 pub(crate) use postgres::{audit_database, probe as probe_database};
+#[allow(unused_imports, reason = "commands and jobs will use it")]
+pub(crate) use prune::Pruned;
 pub(crate) use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,
     ModelSettings, StrayHold, Violation,

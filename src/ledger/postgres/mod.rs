@@ -26,6 +26,7 @@ mod history;
 mod lane;
 mod lease;
 mod lookup;
+mod months;
 mod open_calls;
 mod operations;
 mod pages;
@@ -41,6 +42,8 @@ mod watched;
 
 pub(crate) use audit::audit_database;
 pub(crate) use billing::Pending;
+#[allow(unused_imports, reason = "commands and jobs will use it")]
+pub(crate) use months::prune_database;
 pub(crate) use schema::probe;
 
 use self::{

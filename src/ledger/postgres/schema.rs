@@ -5,6 +5,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::months;
 use crate::db::postgres::{Address, Connected, Error};
 
 /// The version of the schema that this program creates.
@@ -24,6 +25,8 @@ const SCHEMA: &str = concat!(
     include_str!("sql/gateways.sql"),
     include_str!("sql/cost.sql"),
     include_str!("sql/views.sql"),
+    include_str!("sql/months.sql"),
+    include_str!("sql/prune.sql"),
     include_str!("../../conversations/postgres/tables.sql"),
 );
 
@@ -53,6 +56,7 @@ pub(crate) async fn create_if_new(connection: &Connected) -> Result<Found, Error
     // Another gateway may have created them while this one waited for the lock.
     if read_version(connection).await? == Found::Nothing {
         connection.batch_execute(SCHEMA).await?;
+        connection.batch_execute(months::ADD).await?;
         connection
             .batch_execute(
                 "CREATE TABLE tollgate (version integer NOT NULL, oldest integer NOT NULL)",
