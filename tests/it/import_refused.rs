@@ -91,7 +91,8 @@ async fn an_unfinished_import_continues_from_the_same_files_alone() {
     let config = folder.path().join("tollgate.toml");
     let servers = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\nstore.url = \"{database}\"\n\
-         limits.url = \"redis://127.0.0.1:1/\"\nproviders.play.kind = \"simulator\"\n"
+         limits.url = \"redis://127.0.0.1:1/\"\nproviders.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n"
     );
     std::fs::write(&config, servers).unwrap();
     let token = [("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")];
