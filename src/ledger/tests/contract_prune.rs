@@ -35,7 +35,10 @@ async fn pruned_months_leave_balances_and_sums(store: TestStore) {
     let failed = paying.hold(COST, COST, 0).await.unwrap();
     drop(failed);
     let before = month(&paying);
-    assert_eq!(paying.ledger.prune(before).await.unwrap(), Pruned::default());
+    assert_eq!(
+        paying.ledger.prune(before).await.unwrap(),
+        Pruned::default()
+    );
     paying.advance(NEXT_MONTH);
     let kept = paying.pay().await.unwrap();
     paying.assert_sound().await;

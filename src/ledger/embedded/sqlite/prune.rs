@@ -17,7 +17,8 @@ use crate::{
 const BATCH: u32 = 500;
 
 /// The last of the account's oldest entries before ?2, and whether it is all that an earlier pruning has left.
-const OLDEST: &str = "SELECT max(seq), balance_after_nano_usd, at, count(*) = 1 AND kind = 'opening' FROM (
+const OLDEST: &str =
+    "SELECT max(seq), balance_after_nano_usd, at, count(*) = 1 AND kind = 'opening' FROM (
         SELECT seq, kind, balance_after_nano_usd, at FROM ledger
         WHERE account_id = ?1 AND seq < ?2 ORDER BY seq LIMIT ?3)
     HAVING count(*) > 0";
