@@ -93,7 +93,7 @@ fn calls_are_exported_once_while_others_are_posted() {
     let file = File::new();
     for id in 1..=20 {
         // Four calls end in the same millisecond, more than a page has.
-        post(&file.writer, id, "acct_a", None, id / 4);
+        post(&file.writer, id, "acct_a", None, 10 + id / 4);
     }
     let writer = Connection::open(file.path()).unwrap();
     let next = Cell::new(100);
@@ -102,7 +102,7 @@ fn calls_are_exported_once_while_others_are_posted() {
         // One that ends after all others, and one among those that were read already.
         let id = next.replace(next.get() + 2);
         post(&writer, id, "acct_a", None, 1_000 + id);
-        post(&writer, id + 1, "acct_a", None, 0);
+        post(&writer, id + 1, "acct_a", None, 9);
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         busy.push(writer.query_row(checkpoint, [], |row| row.get::<_, i64>(0)));
     });
