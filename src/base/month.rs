@@ -37,7 +37,9 @@ impl Month {
     pub(crate) fn first_ms(self) -> i64 {
         let month = Name::try_from(self.number).unwrap_or(Name::January);
         let first = Date::from_calendar_date(self.year, month, 1);
-        let first = first.map_or(OffsetDateTime::UNIX_EPOCH, |day| day.midnight().assume_utc());
+        let first = first.map_or(OffsetDateTime::UNIX_EPOCH, |day| {
+            day.midnight().assume_utc()
+        });
         first.unix_timestamp() * 1_000
     }
 
@@ -80,12 +82,23 @@ mod tests {
     fn earlier_months_cross_years() {
         let january = Month::of_day("2026-01-31").unwrap();
         let shown = [0, 1, 12, 13, 25].map(|months| january.earlier(months).to_string());
-        assert_eq!(shown, ["2026-01", "2025-12", "2025-01", "2024-12", "2023-12"]);
+        assert_eq!(
+            shown,
+            ["2026-01", "2025-12", "2025-01", "2024-12", "2023-12"]
+        );
     }
 
     #[test]
     fn days_that_do_not_exist_have_no_month() {
-        for day in ["", "2026", "2026-11", "2026-13-01", "2026-02-30", "26-1-1", "2026-11-1x"] {
+        for day in [
+            "",
+            "2026",
+            "2026-11",
+            "2026-13-01",
+            "2026-02-30",
+            "26-1-1",
+            "2026-11-1x",
+        ] {
             assert_eq!(Month::of_day(day), None, "{day}");
         }
     }

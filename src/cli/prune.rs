@@ -33,7 +33,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
         }
         NamedStore::File { database, .. } => prune_file(&database, before)?,
         NamedStore::Postgres(address) => {
-            let pruned = ledger::prune_database(&address, before, options.keep_tables).await;
+            let pruned =
+                ledger::prune_database(&address, before.first_ms(), options.keep_tables).await;
             pruned.map_err(|error| format!("{address} cannot be pruned: {error}"))?
         }
     };
@@ -71,8 +72,11 @@ fn as_text(pruned: &Pruned, before: Month, keep_tables: bool) -> String {
         with_commas(pruned.entries)
     );
     if keep_tables && !pruned.months.is_empty() {
-        let tables = pruned.months.join(", ");
-        text.push_str(&format!("\nDetached tables that can be archived and dropped: {tables}."));
+        let tables = pruned.months.iter();
+        let tables = tables.map(|month| format!("calls_{}", month.replace('-', "_")));
+        let tables = tables.collect::<Vec<_>>().join(", ");
+        text.push_str("\nDetached tables, to be archived or dropped: ");
+        text.push_str(&tables);
     }
     text
 }
@@ -86,7 +90,11 @@ mod tests {
         let present = Month::of_day("2026-11-18").unwrap();
         let cutoff = |date| cutoff(date, present).map(|month| month.to_string());
         assert_eq!(cutoff("2026-10-01").unwrap(), "2026-10");
-        assert_eq!(cutoff("2026-10-31").unwrap(), "2026-10", "October is not over by then");
+        assert_eq!(
+            cutoff("2026-10-31").unwrap(),
+            "2026-10",
+            "October is not over by then"
+        );
         assert_eq!(cutoff("2026-11-18").unwrap(), "2026-11");
         let error = cutoff("2026-12-01").unwrap_err();
         assert!(error.contains("the latest date is 2026-11-01"), "{error}");

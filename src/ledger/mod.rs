@@ -53,7 +53,9 @@ pub(crate) use held::{Held, HoldRefused};
 pub(crate) use limits::{CeilingChange, LimitRule};
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
-pub(crate) use postgres::{audit_database, export_database, probe as probe_database};
+pub(crate) use postgres::{
+    audit_database, export_database, probe as probe_database, prune_database,
+};
 pub(crate) use prune::Pruned;
 pub(crate) use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,

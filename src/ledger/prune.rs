@@ -8,8 +8,9 @@ use crate::base::month::Month;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pruned {
     pub calls: u64,
+    /// Grants, expiries and reversals; charges are calls.
     pub entries: u64,
-    /// In PostgreSQL, the tables of whole months that were detached.
+    /// The months whose tables were detached in PostgreSQL, e.g. `2026-11`, oldest first.
     pub months: Vec<String>,
 }
 

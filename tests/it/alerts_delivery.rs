@@ -262,7 +262,11 @@ async fn a_running_gateway_delivers_alerts_and_logs_no_secret() {
     let account = post("/accounts", account).await;
     let grants = format!("/accounts/{}/grants", account["id"].as_str().unwrap());
     post(&grants, json!({ "amount": "10" })).await;
-    stores::execute(folder.path(), "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1").await;
+    stores::execute(
+        folder.path(),
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1",
+    )
+    .await;
     assert_eq!(post("/audit", json!({})).await["ok"], false);
     process
         .until(|process| process.stderr().contains("delivering an alert failed"))

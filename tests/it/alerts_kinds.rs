@@ -291,7 +291,11 @@ async fn a_ledger_that_does_not_add_up_is_reported_until_an_audit_is_clean() {
     assert!(audit().await);
     watched.check(0).await;
     assert_eq!(watched.notifications(), []);
-    stores::execute(folder, "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1").await;
+    stores::execute(
+        folder,
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd - 1",
+    )
+    .await;
     assert!(!audit().await);
     watched.check(30).await;
     watched.check(60).await;
@@ -304,7 +308,11 @@ async fn a_ledger_that_does_not_add_up_is_reported_until_an_audit_is_clean() {
         *detail,
         json!({ "accounts": 1, "some": [watched.gateway.account_id] })
     );
-    stores::execute(folder, "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1").await;
+    stores::execute(
+        folder,
+        "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1",
+    )
+    .await;
     assert!(audit().await);
     watched.check(90).await;
     assert_eq!(

@@ -87,7 +87,7 @@ async fn an_import_that_is_killed_ten_times_copies_everything_once() {
     assert!(copied > 10, "killed in the middle, after {copied} rows");
     let last = import_with(folder.path(), &database, &["--batch", "3"], &[]);
     last.assert_ok();
-    let told = format!("continuing an import: {copied} rows are copied already");
+    let told = format!("continuing an import; rows copied before: {copied}\n");
     assert!(last.stderr.contains(&told), "{}", last.stderr);
     assert_eq!(contents(&database).await, contents(&at_once).await);
 }

@@ -91,7 +91,8 @@ async fn an_unfinished_import_continues_from_the_same_files_alone() {
     let config = folder.path().join("tollgate.toml");
     let servers = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\nstore.url = \"{database}\"\n\
-         limits.url = \"redis://127.0.0.1:1/\"\nproviders.play.kind = \"simulator\"\n"
+         limits.url = \"redis://127.0.0.1:1/\"\nproviders.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n"
     );
     std::fs::write(&config, servers).unwrap();
     let token = [("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")];
@@ -118,7 +119,7 @@ async fn an_unfinished_import_continues_from_the_same_files_alone() {
     }
     let continued = import(moved.path(), &database);
     continued.assert_ok();
-    let words = "continuing an import: 1 rows are copied already";
+    let words = "continuing an import; rows copied before: 1\n";
     assert!(continued.stderr.contains(words), "{}", continued.stderr);
     import(moved.path(), &database).assert_refused("was finished before");
 }
@@ -147,7 +148,7 @@ async fn a_copy_that_differs_is_not_finished() {
     let change = "UPDATE accounts SET debt_nano_usd = 1";
     client.batch_execute(change).await.unwrap();
     let refused = import(folder.path(), &database);
-    refused.assert_refused("differs, and gateways do not start on it");
+    refused.assert_refused("differs, so gateways do not start on it");
     for found in [
         "accounts.debt_nano_usd adds up to 0, and its copy to 1",
         "has the balance",

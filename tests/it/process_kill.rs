@@ -389,7 +389,10 @@ async fn an_audit_of_a_file_reports_what_is_wrong() {
     assert!(told.ends_with("Everything adds up.\n"), "{told}");
     let stranger = rusqlite::Connection::open(gateway.database()).unwrap();
     stranger
-        .execute("UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1", [])
+        .execute(
+            "UPDATE ledger_entries SET delta_nano_usd = delta_nano_usd + 1",
+            [],
+        )
         .unwrap();
     drop(stranger);
     let (code, told, problem) = audit(&[]);

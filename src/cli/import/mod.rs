@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 mod compare;
-mod progress;
 
-use self::{compare::Compared, progress::Progress};
+use self::compare::Compared;
+use super::progress::Progress;
 use crate::{
     backoffice, conversations,
     db::{
@@ -73,7 +73,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     let compared = compared.map_err(|error| failed(&error))?;
     if !compared.differences.is_empty() {
         return Err(format!(
-            "the copy in {address} differs, and gateways do not start on it:\n- {}",
+            "the copy in {address} differs, so gateways do not start on it; import into another empty database:\n- {}",
             compared.differences.join("\n- ")
         ));
     }
@@ -147,16 +147,22 @@ async fn begin(target: &Connected, source: &Source) -> Result<(), String> {
 }
 
 async fn copy_all(target: &Connected, source: &Source, batch: u32) -> Result<(), CopyError> {
-    let mut progress = Progress::new(copy::rows_copied(target).await?);
+    let before = copy::rows_copied(target).await?;
+    if before > 0 {
+        eprintln!("continuing an import; rows copied before: {before}");
+    }
+    let total: u64 = source.totals.iter().map(|totals| totals.rows).sum();
+    let mut progress = Progress::new("rows", Some(total));
+    let mut of_earlier_tables = 0;
     let mut totals = source.totals.iter();
     for part in &source.parts {
         for table in part.tables {
-            let all = totals.next().map_or(0, |totals| totals.rows);
-            let report = |rows| progress.show(table.name, rows, all);
+            let report = |rows| progress.set(of_earlier_tables + rows);
             copy::copy_table(target, part, table, batch, report).await?;
+            of_earlier_tables += totals.next().map_or(0, |totals| totals.rows);
         }
     }
-    progress.clear();
+    drop(progress);
     copy::continue_identities(target, source.tables()).await?;
     ledger::import::continue_entries(target).await?;
     analyze(target, source).await?;

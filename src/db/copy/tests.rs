@@ -78,7 +78,7 @@ impl Given {
         }
     }
 
-    async fn copy(&self, batch_rows: u32) -> Vec<i64> {
+    async fn copy(&self, batch_rows: u32) -> Vec<u64> {
         let mut reported = Vec::new();
         let report = |rows| reported.push(rows);
         copy_table(

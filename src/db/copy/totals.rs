@@ -15,7 +15,7 @@ use crate::db::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub table: &'static str,
-    pub rows: i64,
+    pub rows: u64,
     /// By the name of their columns.
     sums: Vec<(&'static str, i128)>,
 }
@@ -33,7 +33,7 @@ impl Totals {
         });
         Self {
             table: table.name,
-            rows: i64::try_from(number(0)).unwrap_or(0),
+            rows: u64::try_from(number(0)).unwrap_or(0),
             sums: sums.collect(),
         }
     }

@@ -44,15 +44,15 @@ pub(crate) async fn copy_table(
     part: &Part,
     table: &'static Table,
     batch_rows: u32,
-    mut report: impl FnMut(i64),
+    mut report: impl FnMut(u64),
 ) -> Result<(), CopyError> {
     let mut progress = progress(connection, table).await?;
-    report(progress.rows);
+    report(progress.rows.unsigned_abs());
     let insert = table.insert();
     let mut batches = part.batches(table, progress.last.clone(), batch_rows);
     while let Some(batch) = batches.recv().await {
         progress = write(connection, table, &insert, batch?, progress).await?;
-        report(progress.rows);
+        report(progress.rows.unsigned_abs());
     }
     Ok(())
 }

@@ -19,7 +19,9 @@ pub(crate) fn prune_file(
 ) -> Result<Pruned, String> {
     let failed = |error: &dyn std::fmt::Display| {
         let shown = path.display();
-        format!("{shown} cannot be pruned: {error}; what was removed so far is consistent, run the command again")
+        format!(
+            "{shown} cannot be pruned: {error}; what was removed so far is consistent, run the command again"
+        )
     };
     let mut connection = prune::connect(path).map_err(|error| failed(&error))?;
     sqlite::check_version(path, &connection).map_err(|error| failed(&error))?;

@@ -157,6 +157,10 @@ impl Keeper {
         let sent_ms = monotonic_ms();
         let reply = lease.beat(&inner.pool, beat).await?;
         self.compare_clocks(inner, reply.now_ms, sent_ms);
+        // A lease that this gateway has ended itself, because it stops, is not lost.
+        if !reply.alive && inner.closing.load(Relaxed) {
+            return Ok(beat);
+        }
         if !reply.alive {
             let new = Lease::begin(&inner.pool, inner.times).await?;
             inner.lease.store(Arc::new(new));

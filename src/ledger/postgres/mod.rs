@@ -27,6 +27,7 @@ mod history;
 mod lane;
 mod lease;
 mod lookup;
+mod months;
 mod open_calls;
 mod opening;
 mod operations;
@@ -44,6 +45,7 @@ mod watched;
 pub(crate) use audit::audit_database;
 pub(crate) use billing::Pending;
 pub(crate) use export::export_database;
+pub(crate) use months::prune_database;
 pub(crate) use opening::connect;
 pub(crate) use schema::probe;
 

@@ -5,6 +5,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::months;
 use crate::{
     db::{
         copy,
@@ -30,6 +31,8 @@ const SCHEMA: &str = concat!(
     include_str!("sql/gateways.sql"),
     include_str!("sql/cost.sql"),
     include_str!("sql/views.sql"),
+    include_str!("sql/months.sql"),
+    include_str!("sql/prune.sql"),
     include_str!("../../conversations/postgres/tables.sql"),
 );
 
@@ -59,6 +62,7 @@ pub(crate) async fn create_if_new(connection: &Connected) -> Result<Found, Error
     // Another gateway may have created them while this one waited for the lock.
     if read_version(connection).await? == Found::Nothing {
         connection.batch_execute(SCHEMA).await?;
+use super::months;
         connection.batch_execute(copy::SCHEMA).await?;
         connection
             .batch_execute(

@@ -35,7 +35,10 @@ async fn pruned_months_leave_balances_and_sums(store: TestStore) {
     let failed = paying.hold(COST, COST, 0).await.unwrap();
     drop(failed);
     let before = month(&paying);
-    assert_eq!(paying.ledger.prune(before).await.unwrap(), Pruned::default());
+    assert_eq!(
+        paying.ledger.prune(before).await.unwrap(),
+        Pruned::default()
+    );
     paying.advance(NEXT_MONTH);
     let kept = paying.pay().await.unwrap();
     paying.assert_sound().await;
@@ -61,6 +64,7 @@ async fn pruned_months_leave_balances_and_sums(store: TestStore) {
     paying.assert_sound().await;
     paying.pay().await.unwrap();
     paying.assert_sound().await;
+    drop(neighbour);
     let paying = paying.restart().await;
     assert_eq!(paying.balance().await, DOLLAR - 5 * COST);
     paying.assert_sound().await;
@@ -89,7 +93,8 @@ async fn pruning_again_moves_the_opening(store: TestStore) {
         paying.pay().await.unwrap();
         paying.advance(NEXT_MONTH);
         let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
-        assert_eq!((pruned.calls, pruned.entries), (1, 1), "round {round}");
+        let grants = u64::from(round == 1);
+        assert_eq!((pruned.calls, pruned.entries), (1, grants), "round {round}");
         let left = DOLLAR - round * COST;
         assert_eq!(entries(&paying).await, [(EntryKind::Opening, left)]);
         paying.assert_sound().await;

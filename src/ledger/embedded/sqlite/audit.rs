@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// Entries other than charges after a sequence number, by account.
-const ENTRIES: &str = "SELECT account_id, seq, kind, ref, delta_nano_usd, balance_after_nano_usd FROM ledger_entries
+const ENTRIES: &str =
+    "SELECT account_id, seq, kind, ref, delta_nano_usd, balance_after_nano_usd FROM ledger_entries
     WHERE seq > ?1 ORDER BY account_id, seq";
 
 /// Charged calls, by account. There is no index of all sequence numbers: those after one are looked up for each account.

@@ -126,7 +126,11 @@ pub(crate) fn analytics(
     )?;
     for row in rows {
         let row = row?;
-        let of = (Reverse(row.day.clone()), row.account_id.clone(), row.model.clone());
+        let of = (
+            Reverse(row.day.clone()),
+            row.account_id.clone(),
+            row.model.clone(),
+        );
         days.insert(of, row);
     }
     let unposted = unposted_calls(connection, |record| {
@@ -136,7 +140,11 @@ pub(crate) fn analytics(
     })?;
     for (_, call) in unposted {
         let day = timestamp::day(call.ended_ms.div_euclid(1_000));
-        let of = (Reverse(day.clone()), call.account_id.clone(), call.model.clone());
+        let of = (
+            Reverse(day.clone()),
+            call.account_id.clone(),
+            call.model.clone(),
+        );
         let row = days.entry(of).or_insert_with(|| AnalyticsRow {
             day,
             account_id: call.account_id.clone(),

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use super::{
-    super::directory::Directory, Database, redo_log::RedoLog, unreadable,
-};
+use super::{super::directory::Directory, Database, redo_log::RedoLog, unreadable};
 use crate::{
     base::{keys::KeyDigest, money::NanoUsd},
     catalog::{Plan, Tier, Track},

@@ -17,7 +17,8 @@ use crate::{
 const BATCH: u32 = 500;
 
 /// The last of the account's oldest entries before ?2, and whether it is all that an earlier pruning has left.
-const OLDEST: &str = "SELECT max(seq), balance_after_nano_usd, at, count(*) = 1 AND kind = 'opening' FROM (
+const OLDEST: &str =
+    "SELECT max(seq), balance_after_nano_usd, at, count(*) = 1 AND kind = 'opening' FROM (
         SELECT seq, kind, balance_after_nano_usd, at FROM ledger
         WHERE account_id = ?1 AND seq < ?2 ORDER BY seq LIMIT ?3)
     HAVING count(*) > 0";
@@ -30,7 +31,7 @@ const FIRST_KEPT: &str = "SELECT min(seq) FROM (
             AND (ended_at_ms >= ?2 OR id >= ?3) ORDER BY entry_seq LIMIT 1))";
 
 const UNCHARGED: &str = "SELECT id FROM calls
-    WHERE id > ?1 AND id < ?2 AND entry_seq IS NULL AND ended_at_ms < ?3 ORDER BY id LIMIT ?4";
+    WHERE id > ?1 AND id < ?2 AND entry_seq IS NULL ORDER BY id LIMIT ?3";
 
 /// A connection that disturbs the gateway little: it waits for its turn, and leaves flushing the write-ahead log and
 /// copying it into the database to the gateway. A pruning that a power cut undoes can be repeated.
@@ -99,6 +100,10 @@ fn prune_oldest(
     let calls = transaction
         .prepare_cached("DELETE FROM calls WHERE account_id = ?1 AND entry_seq <= ?2")?
         .execute(params![account_id, last])?;
+    // An earlier opening entry is replaced, and counts for nothing.
+    transaction
+        .prepare_cached("DELETE FROM ledger_entries WHERE account_id = ?1 AND kind = 'opening'")?
+        .execute([account_id])?;
     let entries = transaction
         .prepare_cached("DELETE FROM ledger_entries WHERE account_id = ?1 AND seq <= ?2")?
         .execute(params![account_id, last])?;
@@ -120,12 +125,11 @@ fn prune_uncharged(
     pruned: &mut Pruned,
 ) -> rusqlite::Result<Option<i64>> {
     let started = Instant::now();
-    let cutoff_ms = before.first_ms();
-    let first_call = number(CallId::first_of(cutoff_ms));
+    let first_call = number(CallId::first_of(before.first_ms()));
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let ids: Vec<i64> = transaction
         .prepare_cached(UNCHARGED)?
-        .query_map(params![last, first_call, cutoff_ms, BATCH], |row| row.get(0))?
+        .query_map(params![last, first_call, BATCH], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for id in &ids {
         let mut delete = transaction.prepare_cached("DELETE FROM calls WHERE id = ?1")?;

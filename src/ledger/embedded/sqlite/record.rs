@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::unreadable;
 use crate::{
     base::money::{NanoUsd, TokenPrice},
-    ledger::{
-        Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge, detail::Detail,
-    },
+    ledger::{Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge, detail::Detail},
     wire::chat::Usage,
 };
 
@@ -189,7 +187,8 @@ impl<'a> Record<'a> {
 
     /// Inserts the call as a row. `seq` is the position of its charge, if it was charged.
     pub(crate) fn insert(&self, connection: &Connection, seq: i64) -> rusqlite::Result<()> {
-        const INSERT: &str = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+        const INSERT: &str =
+            "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
         let paid = self.paid;
         connection.prepare_cached(INSERT)?.execute(params![
@@ -273,14 +272,18 @@ impl<'a> Record<'a> {
         if let Some(paid) = self.paid {
             return Ok(u64::from(paid.prompt) + u64::from(paid.completion));
         }
-        let steps = self.read_detail()?.steps.into_iter().map(|step| match step {
-            Step::Provider {
-                prompt_tokens,
-                completion_tokens,
-                ..
-            } => u64::from(prompt_tokens) + u64::from(completion_tokens),
-            Step::Tool { .. } => 0,
-        });
+        let steps = self
+            .read_detail()?
+            .steps
+            .into_iter()
+            .map(|step| match step {
+                Step::Provider {
+                    prompt_tokens,
+                    completion_tokens,
+                    ..
+                } => u64::from(prompt_tokens) + u64::from(completion_tokens),
+                Step::Tool { .. } => 0,
+            });
         let counted = steps.sum();
         if self.outcome == Outcome::NoUsage.as_str() {
             return Ok(unsigned(self.reserved_tokens).max(counted));

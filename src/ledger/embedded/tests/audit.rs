@@ -72,8 +72,14 @@ async fn every_inconsistency_of_entries_is_found() {
 #[tokio::test]
 async fn every_inconsistency_of_calls_is_found() {
     for (change, notice) in [
-        ("SET cost_nano_usd = cost_nano_usd + 1", "differs from the cost"),
-        ("SET prompt_tokens = prompt_tokens + 1", "differs from the cost"),
+        (
+            "SET cost_nano_usd = cost_nano_usd + 1",
+            "differs from the cost",
+        ),
+        (
+            "SET prompt_tokens = prompt_tokens + 1",
+            "differs from the cost",
+        ),
         ("SET input_pico_usd = 7", "differs from the cost"),
         ("SET detail = '{\"steps\": 7}'", "differs from the cost"),
         ("SET balance_after_nano_usd = 7", "add up to"),

@@ -103,8 +103,16 @@ async fn entries_are_merged_from_two_indexes() {
     let paying = with(DOLLAR).await;
     let statement = "SELECT * FROM ledger WHERE account_id = 'acct_1' ORDER BY seq DESC LIMIT 9";
     for (query, of_entries, of_calls) in [
-        (ENTRIES, "(account_id=? AND seq<?)", "(account_id=? AND entry_seq<?)"),
-        (statement, "(account_id=?)", "(account_id=? AND entry_seq>?)"),
+        (
+            ENTRIES,
+            "(account_id=? AND seq<?)",
+            "(account_id=? AND entry_seq<?)",
+        ),
+        (
+            statement,
+            "(account_id=?)",
+            "(account_id=? AND entry_seq>?)",
+        ),
     ] {
         let plan = plan(&file(&paying), query);
         for expected in [

@@ -40,7 +40,8 @@ async fn a_call_is_a_row_that_reads_back() {
         let read = paying.ledger.call(call.id).await.unwrap().unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
     }
-    let of = |columns: &str, id| paying.sql(&format!("SELECT {columns} FROM calls WHERE id = {id}"));
+    let of =
+        |columns: &str, id| paying.sql(&format!("SELECT {columns} FROM calls WHERE id = {id}"));
     assert_eq!(
         of(
             "outcome || ' ' || cost_nano_usd || ' ' || prompt_tokens || ' ' || (detail IS NULL)",
@@ -49,7 +50,10 @@ async fn a_call_is_a_row_that_reads_back() {
         format!("answered {COST} {COST} 1")
     );
     assert_eq!(
-        of("detail ->> '$.attempts[0].failure' || ' ' || (entry_seq IS NULL)", detailed.id.0),
+        of(
+            "detail ->> '$.attempts[0].failure' || ' ' || (entry_seq IS NULL)",
+            detailed.id.0
+        ),
         "HTTP 500 1"
     );
 }

@@ -22,9 +22,11 @@ mod audit;
 mod bouncer;
 mod crash;
 mod leases;
+mod months;
 mod opening;
 mod operations;
 mod together;
+mod views;
 
 async fn with(nanos: i64) -> Paying {
     Paying::on_with(TestStore::database(), nanos).await
