@@ -100,6 +100,10 @@ async fn call(gateway: &TestGateway, calls: usize, request_id: &str) -> Vec<Dura
     took
 }
 
+fn median_ms(sorted: &[Duration]) -> f64 {
+    sorted[sorted.len() / 2].as_secs_f64() * 1e3
+}
+
 /// Waits until a query finds this many calls: they are posted within about a second.
 async fn until_posted(gateway: &TestGateway, calls: usize) {
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -160,14 +164,13 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
         (beside, reader.join().unwrap())
     });
     until_posted(&gateway, CALLS / 10 + CALLS + beside.len()).await;
-    let median = |took: &[Duration]| took[took.len() / 2].as_secs_f64() * 1e3;
     println!(
         "{read} and {} times {} queries beside {} calls; median of a call {:.2} ms, without readers {:.2} ms",
         asked.into_inner(),
         questions().len(),
         beside.len(),
-        median(&beside),
-        median(&alone),
+        median_ms(&beside),
+        median_ms(&alone),
     );
 }
 
@@ -179,43 +182,53 @@ fn restarts(log: &Path) -> u32 {
     u32::from_be_bytes(header[12..].try_into().unwrap())
 }
 
+/// Writes as much to the write-ahead log as thousands of calls do.
+fn fill_log(folder: &Path) {
+    let stranger = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
+    stranger.busy_timeout(Duration::from_mins(1)).unwrap();
+    let fill = format!(
+        "PRAGMA wal_autocheckpoint = 0;
+         CREATE TABLE filler (bytes BLOB);
+         INSERT INTO filler VALUES (zeroblob({CHECKPOINT_BYTES}));"
+    );
+    stranger.execute_batch(&fill).unwrap();
+}
+
 /// A reader that keeps a snapshot open keeps the write-ahead log from being restarted. Calls go on, and so does the log
 /// once the reader is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_stays_open_disturbs_no_call() {
-    const CALLS: usize = 40;
+    const CALLS: usize = 200;
     if files_only("PostgreSQL has no such file") {
         return;
     }
     let gateway = TestGateway::start().await;
     let log = gateway.data.path().join("tollgate.db-wal");
     let size = || log.metadata().unwrap().len();
-    // A long ID of the client's own fills the log with fewer calls.
-    let request_id = "r".repeat(7_000);
-    call(&gateway, CALLS, &request_id).await;
+    call(&gateway, CALLS, "before").await;
     until_posted(&gateway, CALLS).await;
     let mut session = Session::open(gateway.data.path());
     let seen = session.number("BEGIN; SELECT count(*) FROM calls;");
-    let (mut calls, before, started) = (CALLS, restarts(&log), Instant::now());
-    while size() < CHECKPOINT_BYTES * 5 / 4 {
-        call(&gateway, CALLS, &request_id).await;
-        calls += CALLS;
-        assert!(calls < 10_000, "the log has {} bytes", size());
-    }
-    println!(
-        "{calls} calls, {} bytes of log in {:?}",
-        size(),
-        started.elapsed()
-    );
+    let (before, began_with) = (restarts(&log), size());
+    fill_log(gateway.data.path());
+    // Each of these commits finds the log long enough to be copied and restarted, and cannot restart it.
+    let beside = call(&gateway, CALLS, "beside").await;
+    until_posted(&gateway, 2 * CALLS).await;
+    let largest = size();
+    assert!(largest > began_with + CHECKPOINT_BYTES, "{largest} bytes");
     assert_eq!(restarts(&log), before, "its snapshot is in the log");
     assert_eq!(session.number("SELECT count(*) FROM calls;"), seen);
     assert_eq!(session.end(), "");
-    let largest = size();
+    let mut after = Vec::new();
     while restarts(&log) == before {
-        call(&gateway, CALLS, &request_id).await;
-        calls += CALLS;
-        assert!(calls < 10_000, "the log was not restarted");
+        after.extend(call(&gateway, CALLERS, "after").await);
+        assert!(after.len() < 2_000, "the log was not restarted");
     }
     assert!(size() <= largest * 5 / 4, "the log grows on: {}", size());
-    until_posted(&gateway, calls).await;
+    until_posted(&gateway, 2 * CALLS + after.len()).await;
+    println!(
+        "median of a call beside the snapshot {:.2} ms; the log was restarted after {} calls without it",
+        median_ms(&beside),
+        after.len()
+    );
 }

@@ -20,7 +20,7 @@ use crate::{
 
 const KILLS: u64 = 200;
 /// After how many kills everything is checked.
-const CHECK_EVERY: u64 = 20;
+const CHECK_EVERY: u64 = 40;
 const CALLERS: u64 = 4;
 /// The child ends by itself after so many calls of each caller: then its failpoint was never reached.
 const MOST_CALLS: u32 = 3_000;
@@ -31,12 +31,15 @@ const GRANT: i64 = 7;
 /// Failpoints, and how often each is passed at most: in a charge before and after its commit to the redo log, while
 /// rows are being inserted, and after their commit while the memory still has them as unposted.
 const POINTS: [(&str, u64); 5] = [
-    ("batch_begun", 60),
-    ("batch_taken", 60),
-    ("batch_committed", 60),
+    ("batch_begun", 40),
+    ("batch_taken", 40),
+    ("batch_committed", 40),
     ("rows_inserted", 4),
     ("rows_committed", 4),
 ];
+
+/// How long a failpoint waits before it kills: enough for other threads to report what they should not know yet.
+const PAUSE_MS: u32 = 5;
 
 /// Environment variables of the child.
 const DATABASE: &str = "TOLLGATE_TEST_DATABASE";
@@ -103,8 +106,9 @@ async fn two_hundred_kills_lose_nothing_and_post_nothing_twice() {
     for kill in 0..KILLS {
         let kinds = POINTS.len() as u64 + 1;
         let point = POINTS.get(usize::try_from(kill % kinds).unwrap());
-        let die_at = point.map(|(point, most)| format!("{point}:{}", 1 + random.below(*most)));
-        let charges = random.below(80);
+        let die_at =
+            point.map(|(point, most)| format!("{point}:{}:{PAUSE_MS}", 1 + random.below(*most)));
+        let charges = random.below(40);
         let killed = format!("kill {kill}, {die_at:?} or after {charges} charges");
         run_child(&path, kill, die_at, charges, &mut reported, &killed);
         if (kill + 1) % CHECK_EVERY == 0 {
@@ -227,7 +231,7 @@ async fn a_process_that_is_killed() {
         return;
     };
     let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
-    let durability = match seed % 4 {
+    let durability = match seed % 8 {
         0 => Durability::Power,
         _ => Durability::Process,
     };
