@@ -106,7 +106,12 @@ fn calls_are_exported_once_while_others_are_posted() {
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         busy.push(writer.query_row(checkpoint, [], |row| row.get::<_, i64>(0)));
     });
-    assert_eq!(rows, numbers(1..=20));
+    // A call that is posted meanwhile may be exported, if its time was not passed yet.
+    let (earlier, meanwhile): (Vec<_>, Vec<_>) = rows
+        .into_iter()
+        .partition(|id| id.parse::<i64>().unwrap() <= 20);
+    assert_eq!(earlier, numbers(1..=20));
+    assert!(meanwhile.is_sorted_by(|one, next| one < next), "{meanwhile:?}");
     assert!(busy.len() >= 7, "{busy:?}");
     assert!(
         busy.iter().all(|busy| busy == &Ok(0)),
