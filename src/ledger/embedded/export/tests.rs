@@ -111,7 +111,10 @@ fn calls_are_exported_once_while_others_are_posted() {
         .into_iter()
         .partition(|id| id.parse::<i64>().unwrap() <= 20);
     assert_eq!(earlier, numbers(1..=20));
-    assert!(meanwhile.is_sorted_by(|one, next| one < next), "{meanwhile:?}");
+    assert!(
+        meanwhile.is_sorted_by(|one, next| one < next),
+        "{meanwhile:?}"
+    );
     assert!(busy.len() >= 7, "{busy:?}");
     assert!(
         busy.iter().all(|busy| busy == &Ok(0)),
