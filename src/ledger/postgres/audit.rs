@@ -35,9 +35,8 @@ const CHECKS: [&str; 8] = [
      ), preceded AS (
          SELECT e.account_id, e.seq, kind, delta_nano_usd, e.balance_after_nano_usd AS after,
              coalesce(e.before, p.balance_after_nano_usd) AS before
-         FROM entries e LEFT JOIN LATERAL (SELECT balance_after_nano_usd FROM ledger
-             WHERE $1 > 0 AND e.number = 1 AND account_id = e.account_id AND seq < e.seq
-             ORDER BY seq DESC LIMIT 1) p ON true
+         FROM entries e LEFT JOIN LATERAL (SELECT balance_after_nano_usd
+             FROM entries_before(e.account_id, e.seq, 1) WHERE $1 > 0 AND e.number = 1) p ON true
      )
      SELECT account_id, CASE WHEN kind = 'opening' AND before IS NOT NULL
          THEN format('entry %s is an opening, but there are entries before it', seq)
@@ -73,8 +72,8 @@ const CHECKS: [&str; 8] = [
      WHERE seq > $1 AND kind = 'expiry' AND delta_nano_usd >= 0",
     // Each account's row against its entries, grants and holds.
     "WITH checked AS (
-         SELECT a.*, coalesce((SELECT balance_after_nano_usd FROM ledger WHERE account_id = a.id
-                 ORDER BY seq DESC LIMIT 1), 0) AS posted,
+         SELECT a.*, coalesce((SELECT balance_after_nano_usd
+                 FROM entries_before(a.id, 9223372036854775807, 1)), 0) AS posted,
              coalesce((SELECT sum(f.remaining_nano_usd) FROM unnest(funds) AS f), 0) - debt_nano_usd AS remains,
              coalesce((SELECT sum(f.held_nano_usd) FROM unnest(funds) AS f), 0) AS held_of_grants,
              coalesce((SELECT sum(amount_nano_usd) FROM holds WHERE account_id = a.id), 0) AS held_by_calls,

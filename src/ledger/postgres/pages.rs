@@ -97,12 +97,15 @@ impl Shared {
         limit: usize,
     ) -> Result<Vec<Entry>, LedgerError> {
         self.wait_until_written().await;
-        let query = format!(
-            "SELECT seq, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger
-             WHERE account_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT {limit}"
-        );
-        let parameters = [(&account_id as _, Type::TEXT), (&before as _, Type::INT8)];
-        let rows = self.inner.pool.query(&query, &parameters).await?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = "SELECT seq, kind, ref, delta_nano_usd, balance_after_nano_usd, at
+            FROM entries_before($1, $2, $3)";
+        let parameters = [
+            (&account_id as _, Type::TEXT),
+            (&before as _, Type::INT8),
+            (&limit as _, Type::INT8),
+        ];
+        let rows = self.inner.pool.query(query, &parameters).await?;
         Ok(rows.iter().map(read_entry).collect::<Result<_, _>>()?)
     }
 

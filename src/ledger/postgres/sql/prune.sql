@@ -35,7 +35,7 @@ BEGIN
     IF earlier.ref >= day THEN
         RETURN 0;
     END IF;
-    SELECT * INTO last FROM ledger WHERE account_id = p_account AND seq < kept ORDER BY seq DESC LIMIT 1;
+    SELECT * INTO last FROM entries_before(p_account, kept, 1);
     IF NOT FOUND THEN
         RETURN 0;
     END IF;

@@ -7,6 +7,20 @@ CREATE VIEW ledger AS
     SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd, ended_at_ms / 1000
     FROM calls WHERE entry_seq IS NOT NULL;
 
+-- The last entries of an account before this number, newest first. From the view itself the planner would read and sort
+-- all charges of the account.
+CREATE FUNCTION entries_before(p_account text, p_before bigint, p_most bigint) RETURNS SETOF ledger
+LANGUAGE sql STABLE AS $$
+    SELECT * FROM (
+        (SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
+            WHERE account_id = p_account AND seq < p_before ORDER BY seq DESC LIMIT p_most)
+        UNION ALL
+        (SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd,
+                ended_at_ms / 1000 FROM calls
+            WHERE account_id = p_account AND entry_seq < p_before ORDER BY entry_seq DESC LIMIT p_most)
+    ) AS entries ORDER BY seq DESC LIMIT p_most
+$$;
+
 -- Holds of running calls by account.
 CREATE VIEW held_now AS
     SELECT account_id, count(*) AS calls, sum(amount_nano_usd)::bigint AS held_nano_usd FROM holds GROUP BY 1;
