@@ -238,7 +238,7 @@ async fn a_gateway_on_servers_continues_after_one_on_files() {
     for (key, status) in [
         (&used.indebted.key, 402),
         (&used.lapsed.key, 402),
-        (&used.closed.key, 403),
+        (&used.closed.key, 402),
         (&used.disabled_key.1, 401),
         (&used.deleted_key, 401),
     ] {
