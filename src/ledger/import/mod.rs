@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use rusqlite::OptionalExtension as _;
 use tokio_postgres::types::Type;
 
 mod tables;
@@ -118,31 +119,34 @@ pub(crate) async fn begin(
 
 /// Prepares the target for the calls of the source: a table for each of their months.
 pub(crate) async fn add_months(connection: &Connected, file: &Path) -> Result<(), String> {
-    let Some((first, last)) = months(file).map_err(|error| error.to_string())? else {
-        return Ok(());
-    };
-    let add = "SELECT add_month(month::date)
-        FROM generate_series($1::text::date, $2::text::date, interval '1 month') AS month";
-    let range = [(&first as _, Type::TEXT), (&last as _, Type::TEXT)];
-    let added = connection.query_typed(add, &range).await;
+    let months = months(file).map_err(|error| error.to_string())?;
+    let add = "SELECT add_month(month::date) FROM unnest($1) AS month";
+    let months = [(&months as _, Type::TEXT_ARRAY)];
+    let added = connection.query_typed(add, &months).await;
     added.map_err(|error| Error::from(error).to_string())?;
     Ok(())
 }
 
-/// The first days of the months of the first and the last call, e.g. `2026-11-01`.
-fn months(file: &Path) -> Result<Option<(String, String)>, FileError> {
+/// The months that have calls, each as its first day, e.g. `2026-11-01`.
+fn months(file: &Path) -> Result<Vec<String>, FileError> {
     let Some(connection) = read_only(file)? else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
-    // An ID begins with the time of admission.
-    let query = "SELECT strftime('%Y-%m-01', (min(id) >> 19) / 1000, 'unixepoch'),
-        strftime('%Y-%m-01', (max(id) >> 19) / 1000, 'unixepoch') FROM calls";
-    let read = |row: &rusqlite::Row<'_>| {
-        let range: (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
-        Ok(range.0.zip(range.1))
+    // The month of the next call, and the first ID of the month after it: an ID begins with the time of admission.
+    let next = "SELECT month, (unixepoch(month, '+1 month') * 1000) << 19
+        FROM (SELECT strftime('%Y-%m-01', (min(id) >> 19) / 1000, 'unixepoch') AS month FROM calls WHERE id >= ?1)
+        WHERE month IS NOT NULL";
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let (mut months, mut from) = (Vec::new(), 0_i64);
+        let mut next = connection.prepare(next)?;
+        let month = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        while let Some((month, after)) = next.query_row([from], month).optional()? {
+            months.push(month);
+            from = after;
+        }
+        Ok(months)
     };
-    let range = connection.query_row(query, [], read);
-    range.map_err(|source| FileError::Database {
+    read().map_err(|source| FileError::Database {
         path: file.display().to_string(),
         source,
     })

@@ -75,6 +75,30 @@ async fn unspent_grants_are_in_order_of_use() {
     assert_eq!(balances(&connection).await.unwrap(), same);
 }
 
+#[test]
+fn months_without_calls_are_left_out() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ledger.db");
+    let mut source = Connection::open(&file).unwrap();
+    schema::create(&mut source, SCHEMA).unwrap();
+    assert_eq!(months(&file).unwrap(), [""; 0]);
+    for time in [
+        "1970-01-01 00:00:00",
+        "2026-10-31 23:59:59",
+        "2026-11-01 00:00:00",
+        "2026-11-30 12:00:00",
+        "2027-02-01 00:00:00",
+    ] {
+        let call = "INSERT INTO calls (id, request_id, account_id, key_id, model, routed_model, stream, outcome,
+                admitted_at_ms, ended_at_ms, reserved_tokens, held_nano_usd, worst_case_nano_usd, input_pico_usd,
+                cached_input_pico_usd, output_pico_usd)
+            VALUES ((unixepoch(?1) * 1000) << 19, '', '', '', '', '', 0, 'failed', 0, 0, 0, 0, 0, 0, 0, 0)";
+        source.execute(call, [time]).unwrap();
+    }
+    let expected = ["1970-01-01", "2026-10-01", "2026-11-01", "2027-02-01"];
+    assert_eq!(months(&file).unwrap(), expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_begins_on_an_empty_database_and_continues_from_the_same_files() {
     let store = TestStore::database();
