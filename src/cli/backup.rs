@@ -169,7 +169,7 @@ impl Copies<'_> {
 
 /// Flushes the copies to the disk, gives them their names, and describes them.
 fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, String> {
-    let (mut files, mut moves) = (String::new(), String::new());
+    let (mut files, mut moves) = (Vec::new(), Vec::new());
     for copied in copies {
         let Copied {
             what,
@@ -180,17 +180,18 @@ fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, 
         let shown = path.display();
         let size = new.finish();
         let size = size.map_err(|error| format!("{shown} cannot be written: {error}"))?;
-        files += &format!("{shown}  {} bytes  {what}\n", with_commas(size));
-        moves += &format!("  mv {shown} {}\n", original.display());
+        files.push(format!("{shown}  {} bytes  {what}", with_commas(size)));
+        moves.push(format!("  mv {shown} {}", original.display()));
     }
+    let (files, moves) = (files.join("\n"), moves.join("\n"));
     let old_files = database.with_extension("*");
     let (old_files, spool) = (old_files.display(), spool.display());
     let database = database.display();
     Ok(format!(
-        "{files}\n\
+        "{files}\n\n\
          To restore it, stop the gateway and move its old files away, {old_files}: a -wal file that stayed behind\n\
          would damage the restored one. Leave {spool} where it is. Then\n\n\
-         {moves}  tollgate audit --database {database}\n\n\
+         {moves}\n  tollgate audit --database {database}\n\n\
          and start the gateway."
     ))
 }

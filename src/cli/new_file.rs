@@ -4,9 +4,9 @@
 //! overwrites it.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -38,7 +38,9 @@ impl NewFile {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        file.set_len(0).map_err(failed)?;
+        // What another process left may have another mode.
+        let private = file.set_permissions(Permissions::from_mode(0o600));
+        private.and_then(|()| file.set_len(0)).map_err(failed)?;
         Ok(Self {
             file,
             path: path.to_owned(),
@@ -97,7 +99,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write as _, os::unix::fs::PermissionsExt as _};
+    use std::io::Write as _;
 
     use tempfile::TempDir;
 

@@ -62,7 +62,7 @@ pub(crate) async fn create_if_new(connection: &Connected) -> Result<Found, Error
     // Another gateway may have created them while this one waited for the lock.
     if read_version(connection).await? == Found::Nothing {
         connection.batch_execute(SCHEMA).await?;
-use super::months;
+        connection.batch_execute(months::ADD).await?;
         connection.batch_execute(copy::SCHEMA).await?;
         connection
             .batch_execute(
