@@ -258,7 +258,12 @@ async fn each_question_of_the_document_has_the_expected_answer() {
         "Which calls were not charged, and why?",
         &[
             ["provider_failed", &format!("{status} 529"), "2", "bob-4"],
-            ["interrupted", "response ended early", "1", "bob-5"],
+            [
+                "interrupted",
+                "response ended early: no finish reason",
+                "1",
+                "bob-5",
+            ],
             ["no_usage", "", "1", "bob-6"],
             ["provider_failed", &format!("{status} 500"), "1", "ada-4"],
         ],
