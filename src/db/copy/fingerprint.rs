@@ -31,7 +31,11 @@ pub(crate) fn fingerprint(parts: &[Part], totals: &[Totals]) -> Result<String, F
         }
     }
     let digest = Sha256::digest(text.as_bytes());
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut hex = String::new();
+    for byte in digest {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok(hex)
 }
 
 /// The key of the first or the last row.

@@ -93,12 +93,11 @@ impl Look<'_> {
                 self.at_line(&earlier)?;
                 line = next_line(&mut lines)?;
             }
-            match Record::from_row(charge) {
-                Ok(record) => self.at_call(seq, &record)?,
-                Err(_) => {
-                    let what = format!("the call of entry {seq} cannot be read");
-                    self.violation(account_id, what);
-                }
+            if let Ok(record) = Record::from_row(charge) {
+                self.at_call(seq, &record)?;
+            } else {
+                let what = format!("the call of entry {seq} cannot be read");
+                self.violation(account_id, what);
             }
             self.audit.last_entry = self.audit.last_entry.max(seq);
         }

@@ -140,15 +140,15 @@ pub(crate) fn entries(
     let rows = rows.query_map(params![account_id, before, most], read_entry)?;
     let mut entries: Vec<Entry> = rows.collect::<Result<_, _>>()?;
     let unposted = unposted_calls(connection, |record| record.account_id == account_id)?;
-    let charges = unposted.into_iter().filter(|(seq, _)| *seq < before);
-    entries.extend(charges.filter_map(|(seq, call)| {
-        let charged = call.charged?;
+    let earlier = unposted.into_iter().filter(|(seq, _)| *seq < before);
+    entries.extend(earlier.filter_map(|(seq, call)| {
+        let paid = call.charged?;
         Some(Entry {
             seq,
             kind: EntryKind::Charge,
             reference: call.id.to_string(),
-            delta: NanoUsd::new(-charged.cost.nanos()),
-            balance_after: charged.balance_after,
+            delta: NanoUsd::new(-paid.cost.nanos()),
+            balance_after: paid.balance_after,
             at: call.ended_ms.div_euclid(1_000),
         })
     }));
