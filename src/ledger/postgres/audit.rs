@@ -21,6 +21,11 @@ const SWEEP_BATCH: i32 = 200;
 /// After this many seconds the transaction that drew a sequence number has certainly ended.
 const SETTLED: i64 = 120;
 
+/// Locks the calls before the first query takes the snapshot: calls that another transaction moves from one table to
+/// another would be in neither of them if the snapshot were older than the lock.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+    LOCK TABLE calls IN ACCESS SHARE MODE";
+
 /// Each query returns inconsistent accounts with a description. `$1` is the sequence number of the last audited entry;
 /// zero audits everything.
 const CHECKS: [&str; 8] = [
@@ -207,9 +212,7 @@ pub(crate) async fn audit_database(address: &Address) -> Result<Audit, Error> {
 async fn audit_snapshot(address: &Address, since: i64) -> Result<Audit, Error> {
     let connection = address.connect().await?;
     let checked = timeout(TIMEOUT, async {
-        connection
-            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            .await?;
+        connection.batch_execute(BEGIN).await?;
         let audit = run_checks(&connection, since).await?;
         connection.batch_execute("COMMIT").await?;
         Ok(audit)

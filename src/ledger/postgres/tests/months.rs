@@ -294,3 +294,32 @@ async fn pruning_disturbs_neither_calls_nor_audits() {
     assert_eq!(paying.balance().await, DOLLAR - paid);
     paying.assert_sound().await;
 }
+
+/// An audit that waits for a table to be detached or added sees all calls that were moved.
+#[tokio::test]
+async fn an_audit_that_waits_for_months_sees_their_calls() {
+    const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let paying = in_january(DOLLAR).await;
+    paying.sql("SELECT add_month('2041-01-01')");
+    paying.now_ms.store(ms(Month::February, 1) - 5, Relaxed);
+    let mut across = paying.hold(COST, COST, 0).await.unwrap();
+    paying.go_to(Month::February, 1);
+    charge(&mut across, COST).await.unwrap();
+    paying.pay().await.unwrap();
+    paying.sql("SELECT open_accounts('', 10, '2041-02-01')");
+    let stranger = paying.store.address().connect().await.unwrap();
+    for change in [
+        "SELECT prune_month('2041-01-01', false)",
+        "SELECT add_month('2041-02-01')",
+    ] {
+        let begin = format!("BEGIN; {change}");
+        stranger.batch_execute(&begin).await.unwrap();
+        let change_ends = async {
+            until("the audit waits", async || paying.sql(WAITING) == "1").await;
+            stranger.batch_execute("COMMIT").await.unwrap();
+        };
+        let (audit, ()) = tokio::join!(paying.ledger.audit(), change_ends);
+        assert_eq!(audit.unwrap().violations, [], "{change}");
+    }
+}
