@@ -42,7 +42,7 @@ struct Asked {
     ada: Customer,
     questions: Vec<Question>,
     /// The titles of those that were asked.
-    asked: RefCell<BTreeSet<&'static str>>,
+    titles: RefCell<BTreeSet<&'static str>>,
     month: String,
 }
 
@@ -163,7 +163,7 @@ impl Asked {
             gateway,
             ada,
             questions: questions(),
-            asked: RefCell::default(),
+            titles: RefCell::default(),
             month: month[..MONTH.len()].to_owned(),
         };
         asked.until("SELECT count(*) FROM calls", "10").await;
@@ -194,7 +194,7 @@ impl Asked {
 
     /// The document's result for a question, whose columns must be those of its example.
     fn ask(&self, title: &'static str) -> Table {
-        self.asked.borrow_mut().insert(title);
+        self.titles.borrow_mut().insert(title);
         let mut found = self.questions.iter().filter(|one| one.title == title);
         let question = found
             .next()
@@ -310,7 +310,7 @@ async fn each_question_of_the_document_has_the_expected_answer() {
     asked.assert_answer::<3>("Does it add up?", &[]);
     let titles = asked.questions.iter().map(|question| question.title);
     assert_eq!(
-        *asked.asked.borrow(),
+        *asked.titles.borrow(),
         titles.collect(),
         "every question was asked"
     );
@@ -379,7 +379,7 @@ async fn what_is_held_now_is_what_running_calls_hold() {
         gateway,
         ada: customer,
         questions: questions(),
-        asked: RefCell::default(),
+        titles: RefCell::default(),
         month: String::new(),
     };
     let stream = body(STANDARD, 1_000, 1_000, true);

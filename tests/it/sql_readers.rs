@@ -14,7 +14,7 @@ use crate::support::{
     TestGateway,
     gateway::hello,
     process::text,
-    sql::{query, questions, sqlite3},
+    sql::{Question, query, questions, sqlite3},
     stores::files_only,
 };
 
@@ -129,12 +129,9 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
     let alone = call(&gateway, CALLS, "alone").await;
     let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     let folder = gateway.data.path();
-    let queries: String = questions()
-        .iter()
-        .map(|question| question.query())
-        .collect();
+    let queries: String = questions().iter().map(Question::query).collect();
     let (beside, read) = std::thread::scope(|scope| {
-        let asker = scope.spawn(|| {
+        let shell = scope.spawn(|| {
             while !done.load(Relaxed) {
                 query(folder, &queries);
                 asked.fetch_add(1, Relaxed);
@@ -155,7 +152,7 @@ async fn queries_beside_a_busy_gateway_do_not_fail() {
         let beside = tokio::task::block_in_place(|| {
             let mut beside = runtime.block_on(call(&gateway, CALLS, "beside"));
             // Until each query of the document was asked a few times.
-            while asked.load(Relaxed) < 3 && !asker.is_finished() {
+            while asked.load(Relaxed) < 3 && !shell.is_finished() {
                 beside.extend(runtime.block_on(call(&gateway, CALLERS, "beside")));
             }
             beside
