@@ -1,4 +1,4 @@
-//! The tables, version 1. SQLite and PostgreSQL share one text, except for the type of sequence numbers.
+//! The tables. SQLite and PostgreSQL share one text, except for the type of sequence numbers.
 //!
 //! Times are in seconds since 1970 (`…_at`) or in milliseconds (`…_ms`); digests are in hexadecimal.
 

@@ -113,6 +113,7 @@ mod process_stop;
 mod process_stop_money;
 mod process_tls;
 mod process_tls_upstream;
+mod prune;
 mod router_calibrate;
 mod sql_questions;
 mod sql_readers;

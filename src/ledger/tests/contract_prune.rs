@@ -16,6 +16,12 @@ fn month(paying: &Paying) -> Month {
     Month::of_ms(paying.now_ms.load(Relaxed))
 }
 
+/// How many calls and entries are removed from before the present month.
+async fn prune(paying: &Paying) -> (u64, u64) {
+    let pruned = paying.ledger.prune(month(paying)).await.unwrap();
+    (pruned.calls, pruned.entries)
+}
+
 async fn entries(paying: &Paying) -> Vec<(EntryKind, i64)> {
     let entries = paying.ledger.entries_page(&paying.account_id, None, 100);
     let entries = entries.await.unwrap();
@@ -34,18 +40,13 @@ async fn pruned_months_leave_balances_and_sums(store: TestStore) {
     }
     let failed = paying.hold(COST, COST, 0).await.unwrap();
     drop(failed);
-    let before = month(&paying);
-    assert_eq!(
-        paying.ledger.prune(before).await.unwrap(),
-        Pruned::default()
-    );
+    assert_eq!(prune(&paying).await, (0, 0), "it is still that month");
     paying.advance(NEXT_MONTH);
     let kept = paying.pay().await.unwrap();
     paying.assert_sound().await;
     let days = paying.days().await;
 
-    let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
-    assert_eq!((pruned.calls, pruned.entries), (7, 2));
+    assert_eq!(prune(&paying).await, (7, 2));
     assert_eq!(
         entries(&paying).await,
         [
@@ -79,8 +80,7 @@ async fn a_call_across_the_border_stays(store: TestStore) {
     paying.pay().await.unwrap();
     let long = long.charge(tokens(COST), Outcome::Answered).await.unwrap();
     paying.pay().await.unwrap();
-    let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
-    assert_eq!((pruned.calls, pruned.entries), (1, 1));
+    assert_eq!(prune(&paying).await, (1, 1));
     let found = paying.ledger.call(long.id).await.unwrap();
     assert!(found.is_some(), "it ended this month");
     assert_eq!(entries(&paying).await.len(), 4);
@@ -92,17 +92,12 @@ async fn pruning_again_moves_the_opening(store: TestStore) {
     for round in 1..=3 {
         paying.pay().await.unwrap();
         paying.advance(NEXT_MONTH);
-        let pruned = paying.ledger.prune(month(&paying)).await.unwrap();
         let grants = u64::from(round == 1);
-        assert_eq!((pruned.calls, pruned.entries), (1, grants), "round {round}");
+        assert_eq!(prune(&paying).await, (1, grants), "round {round}");
         let left = DOLLAR - round * COST;
         assert_eq!(entries(&paying).await, [(EntryKind::Opening, left)]);
         paying.assert_sound().await;
-        assert_eq!(
-            paying.ledger.prune(month(&paying)).await.unwrap(),
-            Pruned::default(),
-            "nothing is left to prune"
-        );
+        assert_eq!(prune(&paying).await, (0, 0), "nothing is left to prune");
         let opening = paying.sql("SELECT ref FROM ledger_entries WHERE kind = 'opening'");
         assert_eq!(opening, month(&paying).first_day());
     }

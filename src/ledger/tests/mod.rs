@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
-    NewAccount, NewGrant, Outcome, Pruned, Seen, embedded::Embedded, postgres::Shared,
+    NewAccount, NewGrant, Outcome, Seen, embedded::Embedded, postgres::Shared,
 };
 use crate::{
     base::{
