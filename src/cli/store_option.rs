@@ -12,7 +12,7 @@ use crate::{
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct StoreOption {
-    /// The configuration file of the gateway; only its section [store] is read
+    /// The configuration file of the gateway; only its section `store` is read
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The gateway's database: a file, or `postgres://…`

@@ -12,7 +12,7 @@ use crate::{
         rate::Reservation,
     },
     catalog::Prices,
-    db::postgres::Error,
+    db::postgres::{Error, storable},
     ledger::{Attempt, Call, CallId, Charged, Outcome, Step},
     wire::chat::Usage,
 };
@@ -137,7 +137,8 @@ impl CallRecord<'_> {
             detail: Detail::of(call),
         };
         let json = serde_json::to_string(&columns).expect("numbers and strings serialize");
-        RawValue::from_string(without_nul(json)).expect("an escape replaces an escape")
+        RawValue::from_string(storable::json(&json).into_owned())
+            .expect("an escape replaces an escape")
     }
 }
 
@@ -183,26 +184,6 @@ pub(crate) fn read_reservations(json: &str) -> Result<Vec<Reservation>, Error> {
         step: u32::try_from(encoded.step).unwrap_or(0),
     });
     Ok(reservations.collect())
-}
-
-/// Replaces NUL, which PostgreSQL's `text` and `jsonb` cannot store, in a JSON text.
-fn without_nul(json: String) -> String {
-    const NUL: &str = "\\u0000";
-    if !json.contains(NUL) {
-        return json;
-    }
-    let mut replaced = String::with_capacity(json.len());
-    let mut rest = json.as_str();
-    while let Some(at) = rest.find('\\') {
-        // An escape is a backslash and at least one more character, which may be a backslash too.
-        let length = if rest[at..].starts_with(NUL) { 6 } else { 2 };
-        let (before, escape) = rest[..at + length].split_at(at);
-        replaced.push_str(before);
-        replaced.push_str(if escape == NUL { "\\ufffd" } else { escape });
-        rest = &rest[at + length..];
-    }
-    replaced.push_str(rest);
-    replaced
 }
 
 pub(crate) fn read(row: &Row) -> Result<Call, Error> {
@@ -291,18 +272,4 @@ pub(crate) fn unreadable(what: &str) -> Error {
 
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escaped_zero_characters_are_replaced_and_nothing_else() {
-        for text in ["a\0b", "\\\0", "\\u0000", "\\\\u0000\0", "\"\0\n\\", "é\0"] {
-            let json = serde_json::to_string(text).unwrap();
-            let stored: String = serde_json::from_str(&without_nul(json)).unwrap();
-            assert_eq!(stored, text.replace('\0', "\u{fffd}"), "{text:?}");
-        }
-    }
 }
