@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::{
     new_file::{NewFile, refuse_to_overwrite},
-    progress::{Progress, with_commas},
+    progress::{Progress, say, with_commas},
     store_option::{NamedStore, StoreOption},
 };
 use crate::{backoffice, conversations, db, ledger};
@@ -30,15 +30,19 @@ pub(crate) struct Options {
 }
 
 const HELP: &str = "\
-The gateway may go on serving: the copy has every call that had ended before the command was started.
-With PostgreSQL, use pg_dump or a base backup instead.
+The gateway may go on serving: the copy has every call that had ended before the command was started. With PostgreSQL, \
+use pg_dump or a base backup instead.
 
 Example:
 
-  tollgate backup backups/2026-11-16.db --config tollgate.toml
+  tollgate backup backups/monday.db --config tollgate.toml
 
-makes backups/2026-11-16.db (the ledger), backups/2026-11-16.portal.db (people, sessions, payments, alerts),
-backups/2026-11-16.responses.db (stored responses) and, if charges wait to be written, backups/2026-11-16.spool.";
+makes these files:
+
+  backups/monday.db            the ledger
+  backups/monday.portal.db     people, sessions, payments, alerts
+  backups/monday.responses.db  stored responses
+  backups/monday.spool         charges that wait to be written, if there are any";
 
 /// A complete copy that has no name yet.
 struct Copied {
@@ -61,7 +65,7 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
     };
     let backing_up = tokio::task::spawn_blocking(move || back_up(&options.copy, &database, &spool));
     let report = backing_up.await.map_err(|error| error.to_string())??;
-    println!("{report}");
+    say(&report);
     Ok(())
 }
 
@@ -169,7 +173,7 @@ impl Copies<'_> {
 
 /// Flushes the copies to the disk, gives them their names, and describes them.
 fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, String> {
-    let (mut files, mut moves) = (Vec::new(), Vec::new());
+    let (mut files, mut restoring) = (Vec::new(), Vec::new());
     for copied in copies {
         let Copied {
             what,
@@ -181,9 +185,9 @@ fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, 
         let size = new.finish();
         let size = size.map_err(|error| format!("{shown} cannot be written: {error}"))?;
         files.push(format!("{shown}  {} bytes  {what}", with_commas(size)));
-        moves.push(format!("  mv {shown} {}", original.display()));
+        restoring.push(format!("  cp {shown} {}", original.display()));
     }
-    let (files, moves) = (files.join("\n"), moves.join("\n"));
+    let (files, restoring) = (files.join("\n"), restoring.join("\n"));
     let old_files = database.with_extension("*");
     let (old_files, spool) = (old_files.display(), spool.display());
     let database = database.display();
@@ -191,7 +195,7 @@ fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, 
         "{files}\n\n\
          To restore it, stop the gateway and move its old files away, {old_files}: a -wal file that stayed behind\n\
          would damage the restored one. Leave {spool} where it is. Then\n\n\
-         {moves}\n  tollgate audit --database {database}\n\n\
+         {restoring}\n  tollgate audit --database {database}\n\n\
          and start the gateway."
     ))
 }

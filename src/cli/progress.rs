@@ -77,6 +77,11 @@ impl Drop for Progress {
     }
 }
 
+/// Prints the result of a command. What was done is done, even if the reader of the output has gone.
+pub(crate) fn say(message: &str) {
+    let _ = writeln!(std::io::stdout(), "{message}");
+}
+
 /// A number with a comma between thousands.
 pub(crate) fn with_commas(number: u64) -> String {
     let digits = number.to_string();

@@ -14,12 +14,15 @@ use crate::{
     },
 };
 
+/// Numbers of calls are large: they begin with a time.
+const FIRST_ID: i64 = 941_093_696_867_663_872;
 /// 2020-02-01 and the days after it, in milliseconds.
 const DAY_1: i64 = 1_580_515_200_000;
 const DAY: i64 = 86_400_000;
 
 /// Posts this many calls that ended from `from_ms` on, one each minute, with numbers from `first` on.
 async fn post_calls(folder: &Path, account: &str, first: i64, count: i64, from_ms: i64) {
+    let first = FIRST_ID + first;
     let sql = format!(
         "INSERT INTO calls (id, request_id, account_id, key_id, model, routed_model, stream, outcome, admitted_at_ms,
             ended_at_ms, reserved_tokens, held_nano_usd, worst_case_nano_usd, input_pico_usd, cached_input_pico_usd,
@@ -32,7 +35,9 @@ async fn post_calls(folder: &Path, account: &str, first: i64, count: i64, from_m
 }
 
 fn numbers(rows: &[Value]) -> Vec<i64> {
-    rows.iter().map(|row| row["id"].as_i64().unwrap()).collect()
+    rows.iter()
+        .map(|row| row["id"].as_i64().unwrap() - FIRST_ID)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +178,7 @@ async fn awkward_texts_come_back_as_they_are() {
         "\t",
     ];
     post_calls(folder, store.account_id(), 0, 9, DAY_1).await;
-    for (id, text) in texts.iter().enumerate() {
+    for (id, text) in (FIRST_ID..).zip(texts) {
         let text = text.replace('\'', "''");
         let sql = format!(
             "UPDATE calls SET request_id = '{text}', failure = '{text}', detail = '{{\"attempts\": [{id}]}}' \

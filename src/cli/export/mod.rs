@@ -16,7 +16,7 @@ use self::{
     writer::RowWriter,
 };
 use super::{
-    progress::with_commas,
+    progress::{say, with_commas},
     store_option::{NamedStore, StoreOption},
 };
 use crate::ledger::{
@@ -41,6 +41,7 @@ pub(crate) struct Options {
     /// The account to export [default: all accounts]
     #[arg(long, value_name = "ID")]
     account: Option<String>,
+    /// How the rows are written
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     /// Write to this new file instead of standard output; it appears when it is complete
@@ -49,14 +50,14 @@ pub(crate) struct Options {
 }
 
 const HELP: &str = "\
-Gateways may go on serving. Amounts are in billionths of a dollar (…_nano_usd), prices of one token in
-trillionths (…_pico_usd), times in milliseconds (…_ms) or seconds since 1970.
+Gateways may go on serving. Amounts are in billionths of a dollar (…_nano_usd), prices of one token in trillionths \
+(…_pico_usd), times in milliseconds (…_ms) or seconds since 1970.
 
 Examples:
 
-  tollgate export usage --config tollgate.toml --from 2026-11-01 --to 2026-12-01 > november.csv
-  tollgate export ledger --database data/tollgate.db --account acct_… --format jsonl
-  tollgate export calls --database postgres://tollgate@db/tollgate --from 2026-11-16 --output calls.csv";
+  tollgate export usage --config tollgate.toml --from 2026-11-01 --to 2026-12-01
+  tollgate export calls --database data/tollgate.db --output calls.csv
+  tollgate export ledger --database postgres://… --account acct_… --format jsonl";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum What {
@@ -96,7 +97,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     };
     match (finished, &options.output) {
         (Ok(count), Some(file)) => {
-            println!("{}: {} rows", file.display(), with_commas(count));
+            say(&format!("{}: {} rows", file.display(), with_commas(count)));
             Ok(())
         }
         (Ok(_), None) => Ok(()),

@@ -111,7 +111,7 @@ impl Export<'_> {
         let to = to.min(last + 1);
         let mut page = self.connection.prepare(&calls_sql(self.selection))?;
         let key = page.column_count() - 2;
-        let (mut ended, mut id) = (from, -1);
+        let (mut ended, mut id): (i64, i64) = (from, -1);
         loop {
             let account = self.selection.account.as_deref();
             let read = self.page(
