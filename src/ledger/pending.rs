@@ -32,3 +32,16 @@ impl Ledger {
         }))
     }
 }
+
+impl PendingCharge {
+    /// Logs that the call is older than the calls that the ledger has kept: it may have been charged before, so it is not
+    /// charged now.
+    pub(super) fn warn_of_pruning(&self) {
+        tracing::error!(
+            call = %self.call.id,
+            account.id = self.call.account_id,
+            cost.nanos = self.cost.nanos(),
+            "a pending charge is older than the calls that were pruned and may have been made; it is not made again"
+        );
+    }
+}

@@ -55,9 +55,9 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     if !file.exists() {
         return Err(format!("{} does not exist", file.display()));
     }
-    refuse_pending_charges(file, options.spool.as_deref())?;
-    // Locked until the end, so that no gateway writes to it meanwhile.
+    // Locked until the end, so that no gateway writes to it or to the spool meanwhile.
     let _locked = ledger::import::lock(file).await?;
+    refuse_pending_charges(file, options.spool.as_deref())?;
     let source = examine(file)?;
     let target = ledger::import::connect(&address).await;
     let target = target.map_err(|error| error.to_string())?;

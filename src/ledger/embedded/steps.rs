@@ -56,6 +56,10 @@ pub(crate) fn settle_pending(
     if database.has_call(call.id)? || database.has_new_call(call.id) {
         return Ok(None);
     }
+    if database.is_pruned(call)? {
+        pending.warn_of_pruning();
+        return Ok(None);
+    }
     directory
         .read()
         .credit(&call.account_id)

@@ -23,19 +23,17 @@ const SETTLED: i64 = 120;
 
 /// Locks the calls before the first query takes the snapshot: calls that another transaction moves from one table to
 /// another would be in neither of them if the snapshot were older than the lock.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
     LOCK TABLE calls IN ACCESS SHARE MODE";
 
 /// Each query returns inconsistent accounts with a description. `$1` is the sequence number of the last audited entry;
 /// zero audits everything.
 const CHECKS: [&str; 8] = [
-    // Each entry against the one before it. While an account's past is being pruned, charges that its opening entry has
-    // replaced are still in the tables of their months.
+    // Each entry against the one before it.
     "WITH entries AS (
          SELECT account_id, seq, kind, delta_nano_usd, balance_after_nano_usd,
              lag(balance_after_nano_usd) OVER of_account AS before, row_number() OVER of_account AS number
-         FROM ledger WHERE seq > $1 AND (kind <> 'charge' OR NOT EXISTS (SELECT 1 FROM ledger_entries o
-             WHERE o.account_id = ledger.account_id AND o.kind = 'opening' AND o.seq >= ledger.seq))
+         FROM ledger WHERE seq > $1
          WINDOW of_account AS (PARTITION BY account_id ORDER BY seq)
      ), preceded AS (
          SELECT e.account_id, e.seq, kind, delta_nano_usd, e.balance_after_nano_usd AS after,

@@ -7,7 +7,10 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::schema::{self, Found};
+use super::{
+    audit,
+    schema::{self, Found},
+};
 use crate::{
     db::postgres::{Address, Connected, Error},
     ledger::export::{Column, ExportError, Kind, Selection, Table, TakeRows, Value},
@@ -64,9 +67,7 @@ pub(crate) async fn export_database(
 
 /// Begins the transaction and opens the cursor `export` in it; returns whether the selected account exists.
 async fn open_cursor(connection: &Connected, selection: &Selection) -> Result<bool, Error> {
-    connection
-        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        .await?;
+    connection.batch_execute(audit::BEGIN).await?;
     let account = selection.account.as_ref();
     if let Some(account) = account {
         let exists = "SELECT 1 FROM accounts WHERE id = $1";
@@ -95,7 +96,9 @@ async fn open_cursor(connection: &Connected, selection: &Selection) -> Result<bo
 const LEDGER: &str = "(SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
     UNION ALL
     SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd, ended_at_ms / 1000
-    FROM calls WHERE entry_seq IS NOT NULL AND ended_at_ms >= $1 * 1000 AND ended_at_ms < $2 * 1000) AS ledger";
+    FROM calls WHERE entry_seq IS NOT NULL AND ended_at_ms >= $1 * 1000 AND ended_at_ms < $2 * 1000
+        AND NOT EXISTS (SELECT 1 FROM ledger_entries o
+            WHERE o.account_id = calls.account_id AND o.kind = 'opening' AND o.seq >= entry_seq)) AS ledger";
 
 /// In the orders of the embedded ledger, all of which indexes have.
 fn declare_sql(table: Table, of_account: bool) -> String {

@@ -125,11 +125,18 @@ impl Pruning {
         // Counted before the table is locked. Names of tables cannot be parameters; this one is made of digits.
         let table = format!("calls_{}", month[..7].replace('-', "_"));
         let count = format!("SELECT count(*) FROM {table}");
-        let rows = self.retried(&count, &[]).await?;
+        let rows = match self.retried(&count, &[]).await {
+            // Another gateway has removed it.
+            Err(error) if error.code() == Some("42P01") => return Ok(0),
+            rows => rows?,
+        };
         let calls: i64 = get(only(&rows)?, 0)?;
         let prune = "SELECT prune_month($1::date, $2)";
         let parameters = [(&month as _, Type::TEXT), (&keep_table as _, Type::BOOL)];
-        let rows = self.retried(prune, &parameters).await?;
+        let rows = match self.retried(prune, &parameters).await {
+            Err(error) if error.code() == Some("42P01") => return Ok(0),
+            rows => rows?,
+        };
         let moved: i64 = get(only(&rows)?, 0)?;
         Ok(unsigned(calls - moved))
     }

@@ -32,6 +32,14 @@ impl Shared {
         if !known.is_empty() {
             return Ok(None);
         }
+        // A call of a time whose calls were pruned has no row even if it was charged.
+        let pruned = "SELECT 1 FROM ledger_entries WHERE account_id = $1 AND kind = 'opening'
+            AND first_call_of(ref::timestamp AT TIME ZONE 'UTC') > $2";
+        let parameters = [(&call.account_id as _, Type::TEXT), (&id as _, Type::INT8)];
+        if !self.inner.pool.query(pruned, &parameters).await?.is_empty() {
+            pending.warn_of_pruning();
+            return Ok(None);
+        }
         let record = CallRecord {
             call,
             usage: Some((pending.usage, pending.cost)),

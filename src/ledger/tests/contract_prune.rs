@@ -7,6 +7,7 @@ contract!(
     pruned_months_leave_balances_and_sums,
     a_call_across_the_border_stays,
     pruning_again_moves_the_opening,
+    a_pending_charge_from_before_is_not_made,
 );
 
 /// The clock of tests begins in January 2027.
@@ -101,4 +102,19 @@ async fn pruning_again_moves_the_opening(store: TestStore) {
         let opening = paying.sql("SELECT ref FROM ledger_entries WHERE kind = 'opening'");
         assert_eq!(opening, month(&paying).first_day());
     }
+}
+
+/// Whether it was made before can no longer be told, and no call may be charged twice.
+async fn a_pending_charge_from_before_is_not_made(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    let mut old = paying.hold(COST, COST, 0).await.unwrap();
+    let old_charge = old.pending_charge(tokens(COST), Outcome::Answered).unwrap();
+    old.charge(tokens(COST), Outcome::Answered).await.unwrap();
+    drop(old);
+    paying.advance(NEXT_MONTH);
+    assert_eq!(prune(&paying).await, (1, 1));
+    let settled = paying.ledger.settle_pending(&old_charge).await.unwrap();
+    assert!(settled.is_none(), "{settled:?}");
+    assert_eq!(paying.balance().await, DOLLAR - COST);
+    paying.assert_sound().await;
 }

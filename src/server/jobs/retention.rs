@@ -8,18 +8,23 @@ use crate::{
 };
 
 const INTERVAL: Duration = Duration::from_hours(6);
+/// After a failure, e.g. because a long query held a lock.
+const RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// Runs until shutdown is requested.
 pub(crate) async fn run(gateway: Arc<Gateway>, keep_months: Option<u32>) {
     loop {
         let round = async {
-            if let Err(error) = gateway.ledger.add_months().await {
-                tracing::warn!(%error, "preparing the tables of the coming months failed; retrying in six hours");
+            let added = gateway.ledger.add_months().await;
+            if let Err(error) = &added {
+                tracing::warn!(%error, "preparing the tables of the coming months failed; retrying in five minutes");
             }
-            if let Some(months) = keep_months {
-                prune(&gateway, months).await;
-            }
-            tokio::time::sleep(INTERVAL).await;
+            let is_pruned = match keep_months {
+                Some(months) => prune(&gateway, months).await,
+                None => true,
+            };
+            let is_done = added.is_ok() && is_pruned;
+            tokio::time::sleep(if is_done { INTERVAL } else { RETRY_DELAY }).await;
         };
         tokio::select! {
             () = round => {}
@@ -28,9 +33,11 @@ pub(crate) async fn run(gateway: Arc<Gateway>, keep_months: Option<u32>) {
     }
 }
 
-async fn prune(gateway: &Gateway, keep_months: u32) {
+/// Returns whether it succeeded.
+async fn prune(gateway: &Gateway, keep_months: u32) -> bool {
     let before = Month::of_ms(timestamp::now_ms()).earlier(keep_months);
-    match gateway.ledger.prune(before).await {
+    let pruned = gateway.ledger.prune(before).await;
+    match &pruned {
         Ok(pruned) if pruned.calls + pruned.entries > 0 => tracing::info!(
             calls = pruned.calls,
             entries = pruned.entries,
@@ -38,7 +45,8 @@ async fn prune(gateway: &Gateway, keep_months: u32) {
         ),
         Ok(_) => {}
         Err(error) => {
-            tracing::warn!(%error, "removing old calls failed; retrying in six hours");
+            tracing::warn!(%error, "removing old calls failed; retrying in five minutes");
         }
     }
+    pruned.is_ok()
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, mem::take};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{
     Database,
@@ -18,7 +18,7 @@ use super::{
     unposted::Unposted,
 };
 use crate::{
-    base::{failpoint, fast_map::FastSet, money::NanoUsd},
+    base::{failpoint, fast_map::FastSet, money::NanoUsd, month::Month},
     ledger::{Call, CallId, Charged, credit::Charge, detail::Detail},
 };
 
@@ -134,6 +134,15 @@ impl Database {
     /// Whether a call is stored, posted or not.
     pub(crate) fn has_call(&self, id: CallId) -> rusqlite::Result<bool> {
         Ok(one(&self.connection, id)?.is_some())
+    }
+
+    /// Whether a call is of a time whose calls were pruned, so that its row is missing even if it was charged.
+    pub(crate) fn is_pruned(&self, call: &Call) -> rusqlite::Result<bool> {
+        let opening = "SELECT ref FROM ledger_entries WHERE account_id = ?1 AND kind = 'opening'";
+        let mut opening = self.connection.prepare_cached(opening)?;
+        let first_day = opening.query_row([&call.account_id], |row| row.get::<_, String>(0));
+        let first_kept = first_day.optional()?.and_then(|day| Month::of_day(&day));
+        Ok(first_kept.is_some_and(|month| call.id < CallId::first_of(month.first_ms())))
     }
 
     /// Whether a call is in the redo log, or was posted recently.

@@ -26,6 +26,7 @@ mod history;
 mod kills;
 mod misplaced;
 mod pages;
+mod prune;
 mod redo_log;
 mod rows;
 mod spill;

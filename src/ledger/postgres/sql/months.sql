@@ -27,7 +27,8 @@ BEGIN
     IF to_regclass(name) IS NOT NULL THEN
         RETURN false;
     END IF;
-    PERFORM set_config('lock_timeout', '2000', true);
+    -- Less than charges wait for a lock, because they wait behind this one.
+    PERFORM set_config('lock_timeout', '500', true);
     LOCK TABLE ONLY calls IN SHARE UPDATE EXCLUSIVE MODE;
     -- Another gateway may have created it while this one waited for the lock.
     IF to_regclass(name) IS NOT NULL THEN
@@ -59,7 +60,7 @@ END $$;
 CREATE OR REPLACE FUNCTION months_before(p_month date) RETURNS SETOF date LANGUAGE sql STABLE AS $$
     SELECT to_date(relname, '"calls_"YYYY_MM') AS month
     FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-    WHERE inhparent = 'calls'::regclass AND relname ~ '^calls_\d{4}_\d{2}$'
-        AND to_date(relname, '"calls_"YYYY_MM') < p_month
+    WHERE inhparent = 'calls'::regclass AND CASE WHEN relname ~ '^calls_\d{4}_\d{2}$'
+        THEN to_date(relname, '"calls_"YYYY_MM') < p_month ELSE false END
     ORDER BY month
 $$;

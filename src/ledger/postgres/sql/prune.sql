@@ -72,7 +72,7 @@ DECLARE
     name text := month_table(p_month);
     moved bigint;
 BEGIN
-    PERFORM set_config('lock_timeout', '1000', true), set_config('jit', 'off', true),
+    PERFORM set_config('lock_timeout', '300', true), set_config('jit', 'off', true),
         -- One search of the index for each account.
         set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
         set_config('enable_mergejoin', 'off', true);

@@ -5,7 +5,11 @@ CREATE VIEW ledger AS
     SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries
     UNION ALL
     SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd, ended_at_ms / 1000
-    FROM calls WHERE entry_seq IS NOT NULL;
+    FROM calls WHERE entry_seq IS NOT NULL
+        -- While an account's past is being pruned, charges that its opening entry has replaced are still in the tables
+        -- of their months.
+        AND NOT EXISTS (SELECT 1 FROM ledger_entries o
+            WHERE o.account_id = calls.account_id AND o.kind = 'opening' AND o.seq >= entry_seq);
 
 -- The last entries of an account before this number, newest first. From the view itself the planner would read and sort
 -- all charges of the account.
@@ -17,7 +21,10 @@ LANGUAGE sql STABLE AS $$
         UNION ALL
         (SELECT entry_seq, account_id, 'charge', id::text, -cost_nano_usd, balance_after_nano_usd,
                 ended_at_ms / 1000 FROM calls
-            WHERE account_id = p_account AND entry_seq < p_before ORDER BY entry_seq DESC LIMIT p_most)
+            WHERE account_id = p_account AND entry_seq < p_before
+                AND entry_seq > coalesce((SELECT seq FROM ledger_entries
+                    WHERE account_id = p_account AND kind = 'opening'), 0)
+            ORDER BY entry_seq DESC LIMIT p_most)
     ) AS entries ORDER BY seq DESC LIMIT p_most
 $$;
 
