@@ -43,7 +43,7 @@ async fn each_transaction_leaves_a_ledger_that_adds_up() {
     });
     let pruned = pruned.unwrap();
     assert_eq!((pruned.calls, pruned.entries), (120, 2));
-    assert!(transactions > 4, "{transactions}");
+    assert!(transactions >= 4, "{transactions}");
     let calls: i64 = paying.sql("SELECT count(*) FROM calls").parse().unwrap();
     assert_eq!(calls, paid, "those that were made meanwhile");
     assert_eq!(paying.balance().await, spent(40 + paid));
