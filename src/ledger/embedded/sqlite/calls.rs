@@ -72,17 +72,28 @@ pub(crate) fn tokens_since(
 ) -> rusqlite::Result<Vec<(CallId, u64)>> {
     let first = |ms| number(CallId::first_of(ms));
     let (since, steps_since) = (first(admitted_ms), first(steps_since_ms));
-    let used = |record: &Record<'_>| Ok((CallId(unsigned(record.id)), record.used_tokens()?));
     let mut found = Vec::new();
-    for (condition, from, to) in [
-        ("id >= ?1 AND id <= ?2", since, i64::MAX),
-        (
-            "id >= ?1 AND id <= ?2 AND json_extract(detail, '$.steps') IS NOT NULL",
-            steps_since,
-            since - 1,
-        ),
+    let charged = "SELECT id, prompt_tokens + completion_tokens FROM calls
+        WHERE id >= ?1 AND id <= ?2 AND cost_nano_usd IS NOT NULL";
+    let uncharged = format!(
+        "SELECT {COLUMNS} FROM calls WHERE id >= ?1 AND id <= ?2 AND cost_nano_usd IS NULL"
+    );
+    let with_steps = format!(
+        "SELECT {COLUMNS} FROM calls
+         WHERE id >= ?1 AND id <= ?2 AND json_extract(detail, '$.steps') IS NOT NULL"
+    );
+    let mut charged = connection.prepare_cached(charged)?;
+    let charged = charged.query_map([since, i64::MAX], |row| {
+        Ok((call_id(row.get(0)?), unsigned(row.get(1)?)))
+    })?;
+    for call in charged {
+        found.push(call?);
+    }
+    let used = |record: &Record<'_>| Ok((call_id(record.id), record.used_tokens()?));
+    for (query, from, to) in [
+        (uncharged, since, i64::MAX),
+        (with_steps, steps_since, since - 1),
     ] {
-        let query = format!("SELECT {COLUMNS} FROM calls WHERE {condition}");
         let mut rows = connection.prepare_cached(&query)?;
         let rows = rows.query_map([from, to], |row| used(&Record::from_row(row)?))?;
         for row in rows {
@@ -96,6 +107,10 @@ pub(crate) fn tokens_since(
         }
     }
     Ok(found)
+}
+
+fn call_id(number: i64) -> CallId {
+    CallId(unsigned(number))
 }
 
 /// Sums of calls by day, account and model: the latest day first.

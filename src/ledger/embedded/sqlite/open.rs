@@ -43,6 +43,9 @@ pub(crate) fn connect(
     let checks = !is_as_left;
     if checks {
         check_soundness(&connection).map_err(failed)?;
+        // The check has read the whole file through the cache.
+        let emptied = connection.execute_batch("PRAGMA shrink_memory");
+        emptied.map_err(failed)?;
     }
     schema::create(&mut connection, SCHEMA).map_err(failed)?;
     // All rows written from here on belong to accounts that are in memory and are never deleted, so checking each row

@@ -1,7 +1,7 @@
 //! The columns of a finished call, borrowed from the call, from its row, or from the redo log; and the binary form in
 //! which the redo log has them, with the effects of the charge.
 
-use rusqlite::{Connection, Error, Row, params};
+use rusqlite::{Error, Row, Statement, params};
 use serde::{Deserialize, Serialize};
 
 use super::unreadable;
@@ -21,6 +21,11 @@ pub(crate) const COLUMNS: &str = "id, entry_seq, request_id, account_id, key_id,
     worst_case_nano_usd, input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens,
     cache_write_tokens, cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd,
     balance_after_nano_usd, provider_cost_nano_usd, detail";
+
+/// Inserts a row of [`COLUMNS`].
+pub(crate) const INSERT: &str =
+    "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+    ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
 
 /// For lists, which omit the decisions of hybrids: they are long.
 pub(crate) fn list_columns() -> String {
@@ -185,13 +190,10 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Inserts the call as a row. `seq` is the position of its charge, if it was charged.
-    pub(crate) fn insert(&self, connection: &Connection, seq: i64) -> rusqlite::Result<()> {
-        const INSERT: &str =
-            "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
-            ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
+    /// Inserts the call as a row, by the statement [`INSERT`]. `seq` is the position of its charge, if it was charged.
+    pub(crate) fn insert(&self, insert: &mut Statement<'_>, seq: i64) -> rusqlite::Result<()> {
         let paid = self.paid;
-        connection.prepare_cached(INSERT)?.execute(params![
+        insert.execute(params![
             self.id,
             paid.map(|_| seq),
             self.request_id,

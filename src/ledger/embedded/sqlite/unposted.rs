@@ -54,8 +54,9 @@ impl Unposted {
         });
         let mut calls = calls.collect::<rusqlite::Result<Vec<_>>>()?;
         calls.sort_unstable_by_key(|(record, _)| record.id);
-        for (record, seq) in calls {
-            record.insert(connection, seq)?;
+        let mut insert = connection.prepare_cached(record::INSERT)?;
+        for (call, seq) in calls {
+            call.insert(&mut insert, seq)?;
         }
         failpoint::reached("rows_inserted");
         self.sums.post(connection)
