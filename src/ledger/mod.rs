@@ -112,8 +112,8 @@ impl Ledger {
     /// Waits, for a bounded time, until everything is written; called when the gateway stops.
     pub async fn close(&self) {
         match self {
-            // The embedded ledger writes the rest when it is dropped.
-            Self::Embedded(_) => {}
+            // It writes the rest when it is dropped.
+            Self::Embedded(ledger) => ledger.close().await,
             Self::Shared(ledger) => ledger.close().await,
         }
     }

@@ -52,6 +52,8 @@ pub struct PostgresServer {
     running: Mutex<Option<Running>>,
     starts: AtomicU32,
     databases: AtomicU32,
+    /// Name of the database that [`Self::copy_of`] copies.
+    template: OnceLock<String>,
 }
 
 struct Running {
@@ -100,6 +102,7 @@ impl PostgresServer {
             running: Mutex::default(),
             starts: AtomicU32::new(0),
             databases: AtomicU32::new(0),
+            template: OnceLock::new(),
         };
         // Another process may take the free port before the server listens on it.
         for _ in 0..10 {
@@ -113,12 +116,25 @@ impl PostgresServer {
 
     /// Creates an empty database and returns its URL.
     pub fn database(&self) -> String {
+        self.url(&self.copied_from("template0"))
+    }
+
+    /// Creates a database with the tables that `create_tables` has created in another one, once for this server, and
+    /// returns its URL. A copy takes half the time that creating the tables takes.
+    pub fn copy_of(&self, create_tables: impl FnOnce(&str)) -> String {
+        let template = self.template.get_or_init(|| {
+            let name = self.copied_from("template0");
+            create_tables(&self.url(&name));
+            name
+        });
+        self.url(&self.copied_from(template))
+    }
+
+    fn copied_from(&self, template: &str) -> String {
         let name = format!("t{}", self.databases.fetch_add(1, Relaxed));
-        self.psql(
-            "postgres",
-            &format!("CREATE DATABASE {name} TEMPLATE template0"),
-        );
-        self.url(&name)
+        let copy = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        self.psql("postgres", &copy);
+        name
     }
 
     pub fn url(&self, database: &str) -> String {

@@ -46,17 +46,18 @@ impl Embedded {
     /// Checks a file for damage that was opened as the last process left it. Damage found here is the disk's: no new
     /// call is admitted.
     async fn check_file(&self) -> Result<(), LedgerError> {
-        if self.sound.load(Relaxed) {
+        if self.is_checked.load(Relaxed) {
             return Ok(());
         }
         match self.reader.query_file(sqlite::check_soundness).await {
             Ok(()) => {
-                self.sound.store(true, Relaxed);
+                self.is_checked.store(true, Relaxed);
                 Ok(())
             }
             Err(error) => {
                 if sqlite::is_damage(&error) {
                     tracing::error!(%error, "the database is damaged; no call is admitted until it is replaced");
+                    self.usable.store(false, Relaxed);
                     self.writer.health().set_damaged();
                 }
                 Err(error.into())

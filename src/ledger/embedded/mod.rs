@@ -61,7 +61,9 @@ pub struct Embedded {
     ids: CallIds,
     clock: Clock,
     /// The whole file has been checked for damage.
-    sound: Arc<AtomicBool>,
+    is_checked: AtomicBool,
+    /// Set to `false` when damage is found.
+    usable: Arc<AtomicBool>,
     /// The last ledger entry that an audit has checked.
     audited_to: AtomicI64,
     /// One audit at a time: two would overwrite each other's findings.
@@ -86,7 +88,7 @@ impl Embedded {
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
         let reader = Reader::new(path, &database);
-        let sound = database.sound().clone();
+        let (is_checked, usable) = (database.is_checked, database.usable().clone());
         let writer = Writer::start(database, directory.clone(), durability);
         Ok(Self {
             directory,
@@ -94,7 +96,8 @@ impl Embedded {
             reader,
             ids,
             clock,
-            sound,
+            is_checked: is_checked.into(),
+            usable,
             audited_to: AtomicI64::new(0),
             auditing: tokio::sync::Mutex::default(),
         })
@@ -235,6 +238,11 @@ impl Embedded {
     /// How many holds there are, and their sum.
     pub(crate) fn all_held(&self) -> (usize, NanoUsd) {
         self.read().all_held()
+    }
+
+    /// Waits until no query reads the file any more, so that it is closed properly when the ledger is dropped.
+    pub(crate) async fn close(&self) {
+        self.reader.close().await;
     }
 
     /// The state of the writer thread.

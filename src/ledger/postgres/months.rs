@@ -25,9 +25,10 @@ pub(super) const ADD: &str = "SELECT add_months(3)";
 const ACCOUNTS: i32 = 100;
 /// How many calls without a table of their month are removed in one transaction.
 const CALLS: i32 = 10_000;
-/// Delay before a transaction that waited too long for a lock is repeated. An audit can hold the locks for minutes, and
-/// other transactions wait behind one that waits.
-const RETRY_DELAY: Duration = Duration::from_secs(10);
+/// Delay before a transaction that waited too long for a lock is repeated; it doubles with each trial up to the longest.
+/// An audit can hold the locks for minutes, and other transactions wait behind one that waits.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 const MAX_TRIALS: u32 = 60;
 
 impl Shared {
@@ -158,6 +159,7 @@ impl Pruning {
 
     /// Executes a statement, which is a transaction, again if it could not get a lock.
     async fn retried(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        let mut delay = RETRY_DELAY;
         for _ in 1..MAX_TRIALS {
             let error = match self.connection.query_typed(query, parameters).await {
                 Ok(rows) => return Ok(rows),
@@ -168,7 +170,8 @@ impl Pruning {
                 return Err(error);
             }
             tracing::info!(%error, "pruning waits for other transactions");
-            tokio::time::sleep(RETRY_DELAY).await;
+            tokio::time::sleep(delay).await;
+            delay = (2 * delay).min(MAX_RETRY_DELAY);
         }
         Ok(self.connection.query_typed(query, parameters).await?)
     }

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 
 use super::{
     Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
-    NewAccount, NewGrant, Outcome, Seen, embedded::Embedded, postgres::Shared,
+    NewAccount, NewGrant, Outcome, Seen,
+    embedded::Embedded,
+    postgres::{self, Shared},
 };
 use crate::{
     base::{
@@ -70,13 +72,18 @@ impl TestStore {
         Self::Folder(TempDir::new().unwrap())
     }
 
-    /// An empty database of the server that all tests share.
+    /// A database of the server that all tests share, with tables and without rows.
     pub(crate) fn database() -> Self {
-        Self::database_of(PostgresServer::shared())
+        let server = PostgresServer::shared();
+        Self::at(server, &server.copy_of(create_tables))
     }
 
+    /// An empty database.
     pub(crate) fn database_of(server: &'static PostgresServer) -> Self {
-        let url = server.database();
+        Self::at(server, &server.database())
+    }
+
+    fn at(server: &'static PostgresServer, url: &str) -> Self {
         let name = url.rsplit('/').next().unwrap().to_owned();
         Self::Database { server, name }
     }
@@ -119,6 +126,17 @@ impl TestStore {
             Self::Database { server, name } => server.psql(name, script),
         }
     }
+}
+
+fn create_tables(url: &str) {
+    let address = Address::parse(url).unwrap();
+    // On a thread of its own, because this one may be running a test's tasks.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            drop(runtime.block_on(postgres::connect(&address)).unwrap());
+        });
+    });
 }
 
 /// An account with a key and a ledger, and a clock that the test advances.

@@ -478,7 +478,7 @@ proptest! {
     #[test]
     fn a_choice_is_deterministic_and_eligible(
         router in any_router(),
-        text in "[a-z0-9(){} ]{0,600}",
+        text in "[a-z0-9(){} ]{0,150}",
         prompt_tokens in 0..2_000_000_u64,
         tools in 0..200_usize,
         rejected in prop::array::uniform4(any_rejection()),

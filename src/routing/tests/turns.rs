@@ -19,6 +19,8 @@ const TURNS: u64 = 9;
 const TURN_TOKENS: u64 = 400;
 /// Share of turns that stay with the topic of the previous one.
 const CONTINUITY: f64 = 0.8;
+/// Settings of `lambda` that are compared, in fiftieths.
+const LAMBDA_STEPS: u8 = 40;
 
 #[derive(Clone, Copy, Debug)]
 enum Policy {
@@ -136,18 +138,23 @@ fn cost_at_95(policy: Policy, prefix: u64) -> f64 {
         let cost = outcome.nanos as f64 / top.nanos as f64;
         (outcome.quality / top.quality, cost)
     };
-    // Quality falls as `lambda` rises, so the first setting from above that is good enough is the cheapest.
-    let mut worse: Option<(f64, f64)> = None;
-    for step in (0_u8..=40).rev() {
-        let (quality, cost) = share(play(policy, f32::from(step) / 50.0, prefix));
-        if quality >= 0.95 {
-            return worse.map_or(cost, |(below, cheaper)| {
-                cheaper + (cost - cheaper) * (0.95 - below) / (quality - below)
-            });
+    // Quality falls as `lambda` rises, so the cheapest setting that is good enough is found by bisection.
+    let at = |step: u8| share(play(policy, f32::from(step) / 50.0, prefix));
+    let (mut good, mut bad) = (0, LAMBDA_STEPS);
+    while bad - good > 1 {
+        let middle = good.midpoint(bad);
+        if at(middle).0 >= 0.95 {
+            good = middle;
+        } else {
+            bad = middle;
         }
-        worse = Some((quality, cost));
     }
-    panic!("{policy:?} is never good enough");
+    let ((quality, cost), (below, cheaper)) = (at(good), at(bad));
+    assert!(
+        quality >= 0.95 && below < 0.95,
+        "{policy:?}: {quality} and {below}"
+    );
+    cheaper + (cost - cheaper) * (0.95 - below) / (quality - below)
 }
 
 #[test]

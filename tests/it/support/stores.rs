@@ -1,9 +1,11 @@
 //! The stores of a gateway under test: files, or, if `TOLLGATE_TEST_STORES` is `shared`, its own PostgreSQL database
 //! and the test process's Redis.
 
-use std::path::Path;
+use std::{path::Path, thread, time::Duration};
 
+use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
+use tollgate::{base::durability::Durability, db::postgres::Address, ledger::Ledger};
 
 use super::{
     PostgresServer, RedisServer,
@@ -56,9 +58,23 @@ pub fn database(folder: &Path) -> String {
     if let Ok(url) = std::fs::read_to_string(&file) {
         return url;
     }
-    let url = PostgresServer::shared().database();
+    let url = PostgresServer::shared().copy_of(create_tables);
     remember(folder, &url);
     url
+}
+
+/// Creates the tables of a ledger, as the first gateway on a database does.
+fn create_tables(url: &str) {
+    let create = async {
+        let address = Address::parse(url).unwrap();
+        let deadline = Duration::from_secs(30);
+        let ledger = Ledger::share(&address, Durability::Process, deadline).await;
+        ledger.unwrap().close().await;
+    };
+    // On a thread of its own, because this one may be running a test's tasks.
+    thread::scope(|scope| {
+        scope.spawn(|| Runtime::new().unwrap().block_on(create));
+    });
 }
 
 /// Sets the database of the gateway in this folder, if stores are shared.

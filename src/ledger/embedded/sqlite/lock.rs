@@ -23,14 +23,14 @@ const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
 const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held while the database is open; the operating system releases it when the process dies. Dropped after the database
-/// is closed, it notes how the database was left, provided that it was found undamaged.
+/// is closed, it notes how the database was left.
 pub(crate) struct Lock {
     file: File,
     database: PathBuf,
     /// Device and inode of the database.
     id: (u64, u64),
-    /// The database has been checked for damage since it was opened.
-    pub sound: Arc<AtomicBool>,
+    /// The database was opened, and no damage was found since. Otherwise nothing is noted.
+    pub usable: Arc<AtomicBool>,
 }
 
 impl Lock {
@@ -78,7 +78,7 @@ impl Lock {
             file,
             database,
             id: id(&metadata),
-            sound: Arc::default(),
+            usable: Arc::default(),
         })
     }
 
@@ -121,7 +121,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // Without a note the next start checks the whole file.
-        if self.sound.load(Relaxed) {
+        if self.usable.load(Relaxed) {
             let _ = self.note();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -24,6 +24,7 @@ pub(crate) mod lock;
 mod open;
 pub(crate) mod pages;
 pub(crate) mod prune;
+mod reader;
 pub(crate) mod record;
 pub(crate) mod redo_log;
 mod redo_pages;
@@ -31,6 +32,7 @@ mod unposted;
 
 pub(crate) use held_now::HeldNow;
 pub(crate) use open::{check_soundness, check_version, is_damage, probe, read_only};
+pub(crate) use reader::Reader;
 
 use self::{
     files::Files,
@@ -50,6 +52,9 @@ pub(crate) struct Database {
     connection: Connection,
     redo_log: RefCell<RedoLog>,
     files: Arc<Files>,
+    /// Whether the whole file was checked for damage when it was opened. A file that is as the last process left it is
+    /// checked later.
+    pub is_checked: bool,
     /// Must be dropped last.
     lock: Lock,
 }
@@ -58,8 +63,8 @@ impl Database {
     /// Opens the database, creates its schema if it is new, and locks it for this process.
     pub(crate) fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         let lock = Lock::take(path)?;
-        let (connection, checked) = open::connect(path, durability, lock.finds_it_as_left())?;
-        lock.sound.store(checked, Relaxed);
+        let (connection, is_checked) = open::connect(path, durability, lock.finds_it_as_left())?;
+        lock.usable.store(true, Relaxed);
         let files = [
             beside(lock.database(), "-wal"),
             beside(lock.database(), ".lock"),
@@ -72,6 +77,7 @@ impl Database {
             connection,
             redo_log: RefCell::default(),
             files: Arc::new(files),
+            is_checked,
             lock,
         })
     }
@@ -81,10 +87,9 @@ impl Database {
         self.files.misplaced()
     }
 
-    /// Whether the whole file has been checked for damage. A file that is as the last process left it is used
-    /// unchecked.
-    pub(crate) fn sound(&self) -> &Arc<AtomicBool> {
-        &self.lock.sound
+    /// Set to `false` when damage is found: then the next process checks the file before it uses it.
+    pub(crate) fn usable(&self) -> &Arc<AtomicBool> {
+        &self.lock.usable
     }
 
     /// Begins the transaction for the next operations.
@@ -166,50 +171,6 @@ impl Database {
         self.connection
             .query_row(&format!("PRAGMA max_page_count = {most}"), [], set)
             .map(|_| ())
-    }
-}
-
-/// Queries the file on connections of its own, beside the writer.
-#[derive(Clone)]
-pub(crate) struct Reader {
-    path: PathBuf,
-    files: Arc<Files>,
-}
-
-impl Reader {
-    pub(crate) fn new(path: &Path, database: &Database) -> Self {
-        Self {
-            path: path.to_owned(),
-            files: database.files.clone(),
-        }
-    }
-
-    /// Runs a query in one snapshot of the file: a call is either posted or in the redo log, never in both.
-    pub(crate) async fn query<T: Send + 'static>(
-        &self,
-        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
-        self.query_file(move |connection| query(&*connection.unchecked_transaction()?))
-            .await
-    }
-
-    /// The database's path, if it still leads to the files that the writer has open.
-    pub(crate) fn readable_path(&self) -> rusqlite::Result<&Path> {
-        self.files.check_readable()?;
-        Ok(&self.path)
-    }
-
-    /// Runs a query on a blocking thread, away from those that serve requests.
-    pub(crate) async fn query_file<T: Send + 'static>(
-        &self,
-        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
-        let reader = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let path = reader.readable_path()?;
-            query(&open::read_only(path)?)
-        });
-        done.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::ledger::{
 };
 
 mod audit;
+mod closing;
 mod days;
 mod faults;
 mod full_disk;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::db::testing::postgres_server::PostgresServer;
 
 async fn open(store: &TestStore) -> Result<Shared, OpenError> {
     let deadline = Duration::from_secs(10);
@@ -17,7 +18,7 @@ async fn open(store: &TestStore) -> Result<Shared, OpenError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_gateways_start_at_once_on_an_empty_database() {
-    let store = TestStore::database();
+    let store = TestStore::database_of(PostgresServer::shared());
     let opened = futures_util::future::join_all((0..10).map(|_| open(&store))).await;
     let opened: Vec<Shared> = opened.into_iter().map(Result::unwrap).collect();
     let slots: BTreeSet<i32> = opened
