@@ -26,7 +26,7 @@ pub(crate) struct Reader {
     running: TaskTracker,
 }
 
-/// Cancels a query when nobody waits for its result any more.
+/// Cancels a query when its caller no longer waits for the result.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
