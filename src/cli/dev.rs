@@ -20,8 +20,8 @@ use crate::{
     cli::telemetry,
     config::{
         Alerts, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat, MAX_ABANDONED,
-        Offer, Operator, PaymentProvider, Payments, Portal, Provider, Routing, Server, Store,
-        StoreLocation, Tools,
+        Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider, Routing, Server,
+        Store, StoreLocation, Tools,
     },
     server::{self, Running, StartError},
 };
@@ -74,6 +74,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             public_url: None,
             trusted_proxies: Vec::new(),
             max_body_bytes: 32 << 20,
+            max_connections: None,
             shutdown_grace: Duration::from_secs(10),
             client_timeouts: ClientTimeouts::default(),
         },
@@ -92,6 +93,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             tokens: 100_000,
         },
         limiter_store: LimiterStore::Memory,
+        overload: Overload::default(),
         max_abandoned: MAX_ABANDONED,
         routing: Routing::default(),
         weights: None,

@@ -20,6 +20,7 @@ mod alerts;
 mod environment;
 mod mail;
 mod oidc;
+mod overload;
 mod payments;
 mod proxies;
 mod quirks;
@@ -31,6 +32,7 @@ mod values;
 pub(crate) use alerts::{Alerts, Webhook};
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
+pub use overload::Overload;
 pub use payments::{Offer, PaymentProvider};
 pub(crate) use payments::{Payments, Stripe};
 pub(crate) use quirks::MaxTokensField;
@@ -60,6 +62,7 @@ pub struct Config {
     /// Default ceilings, for accounts and models without their own.
     pub limits: Ceilings,
     pub limiter_store: LimiterStore,
+    pub overload: Overload,
     /// An account with this many abandoned calls cannot start another call.
     pub max_abandoned: u32,
     /// How far a balance may go below zero because calls cost more than they held.
@@ -92,6 +95,8 @@ pub struct Server {
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     pub max_body_bytes: usize,
+    /// Most connections of clients at a time; `None` means by the number of files that the process may open.
+    pub max_connections: Option<usize>,
     /// Grace period: how long running responses may continue after a signal to stop.
     pub shutdown_grace: Duration,
     pub client_timeouts: ClientTimeouts,
@@ -190,7 +195,7 @@ pub enum StoreLocation {
 pub enum LimiterStore {
     /// In the memory of this gateway.
     Memory,
-    /// On a server used by several gateways. `deadline` is the timeout of one attempt; each operation is tried twice.
+    /// On a server used by several gateways. `deadline` is how long an operation waits for its reply.
     Redis {
         address: Box<limits::Address>,
         deadline: Duration,

@@ -8,6 +8,7 @@ use super::{
     alerts::alerts,
     mail::mail,
     oidc::oidc,
+    overload::overload,
     payments::payments,
     proxies::trusted_proxies,
     tools::tools,
@@ -34,6 +35,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
         let store = store(root.section("store"), environment);
         let (limits, max_abandoned, limiter_store) =
             limits(root.section("limits"), &store, environment);
+        let overload = overload(root.section("overload"));
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
@@ -75,6 +77,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             store,
             limits,
             limiter_store,
+            overload,
             max_abandoned,
             max_overdraft,
             providers,
@@ -134,6 +137,16 @@ fn server(mut section: Section) -> Server {
                 },
             )
             .unwrap_or(32 << 20),
+        max_connections: section.optional(
+            "max_connections",
+            "a number of connections from 1 to 10000000",
+            |value| {
+                let connections: usize = checked_toml::as_integer(value)?;
+                (1..=10_000_000)
+                    .contains(&connections)
+                    .then_some(connections)
+            },
+        ),
         shutdown_grace: seconds(&mut section, "shutdown_grace_seconds", 0..=3_600)
             .unwrap_or(Duration::from_secs(30)),
         client_timeouts: client_timeouts(&mut section),
@@ -226,7 +239,7 @@ fn store(mut section: Section, environment: &Environment) -> Store {
     }
 }
 
-/// `deadline_ms`: how long admission waits for the shared database, or for one attempt with Redis.
+/// `deadline_ms`: how long admission waits for the shared database, or for a reply of Redis.
 fn deadline(section: &mut Section) -> Option<Duration> {
     let expected = "a number of milliseconds from 5 to 10000";
     section.optional("deadline_ms", expected, |value| {

@@ -8,7 +8,7 @@
 //! Uses backoffice, upstream, prompt, tools, config, ledger, limits, conversations, net, wire, routing, catalog and
 //! base. The rooms metered, api, portal, server and cli use it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use tokio_util::task::TaskTracker;
@@ -22,7 +22,7 @@ use crate::{
     gateway::{metrics::Metrics, traffic::Traffic},
     ledger::{Ledger, spool::Spool},
     limits::Limiter,
-    net::shutdown::Shutdown,
+    net::{lag::Lag, shutdown::Shutdown},
     routing::{Knowledge, Sessions},
     tools::Toolbox,
     upstream::Deployments,
@@ -30,6 +30,7 @@ use crate::{
 
 mod abandoned;
 pub(crate) mod actions;
+mod admissions;
 pub mod alerts;
 mod emails;
 mod hybrids;
@@ -40,6 +41,7 @@ mod tasks;
 pub(crate) mod traffic;
 
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
+pub(crate) use admissions::{Admissions, Overloaded};
 pub(crate) use alerts::Alerts;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;
@@ -68,6 +70,10 @@ pub struct Gateway {
     pub alerts: Alerts,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
+    /// Bounds how many calls are admitted at a time; `None` with embedded stores, where admission does not wait.
+    pub(crate) admissions: Option<Arc<Admissions>>,
+    /// How late the tasks of each serving thread run; set when the server has started.
+    pub(crate) lags: OnceLock<Vec<Lag>>,
     pub metrics: Metrics,
     /// Requests and charges of the last minutes, for each second.
     pub traffic: Traffic,
@@ -162,6 +168,9 @@ impl Gateway {
             payments: config.payments.as_ref().map(Payments::new).transpose()?,
             alerts: Alerts::new(config.alerts.clone())?,
             max_body_bytes: config.server.max_body_bytes,
+            admissions: (stores.limiter.is_shared())
+                .then(|| Admissions::new(config.overload.max_wait)),
+            lags: OnceLock::new(),
             limiter: stores.limiter,
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,

@@ -36,8 +36,9 @@ pub(crate) enum NotRenewed {
     Lost,
 }
 
-/// Default timeout of one attempt of an operation with the limiter's server; each operation is tried twice.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+/// Default of how long an operation waits for the limiter's server to reply: many times as long as that takes, because
+/// on a busy machine each of the two processes may have to wait for the CPU.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// How long the gateway's start waits for the limiter's server before it goes on without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the gateway's stop waits until pending updates have reached the limiter's server.
@@ -112,6 +113,11 @@ impl Limiter {
                 .await
                 .map(Admission::Shared),
         }
+    }
+
+    /// Whether the windows are on a server, so that admissions wait for its replies.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
     }
 
     /// Whether requests can be admitted at the moment; always true in memory.

@@ -29,7 +29,7 @@ mod whole;
 
 use crate::{
     catalog::Model,
-    gateway::Gateway,
+    gateway::{Gateway, Overloaded},
     ledger::Caller,
     prompt::ChatCall,
     wire::{chat::Usage, error::GatewayError},
@@ -87,7 +87,7 @@ pub(crate) enum NotStarted {
     Refused(GatewayError),
     /// The cached caller or settings are out of date.
     Stale,
-    /// Admitted, and failed after that.
+    /// Admitted, and failed after that; or not admitted because there are too many calls.
     Failed(GatewayError),
 }
 
@@ -144,7 +144,22 @@ async fn run(
         let reason = "no provider is configured for this model";
         return Err(GatewayError::Gateway { reason }.into());
     }
+    let permit = match &gateway.admissions {
+        Some(admissions) => {
+            let entered = admissions.enter().await;
+            let permit = entered.map_err(|Overloaded| overloaded())?;
+            // Nothing is reserved yet, so a call whose client left while it waited ends here.
+            if client.has_left() {
+                return Err(overloaded());
+            }
+            Some(permit)
+        }
+        None => None,
+    };
     let admitted = admit(gateway, &caller, &request_id, &call).await?;
+    if let Some(permit) = permit {
+        permit.admitted();
+    }
     let client = ClientWatch::new(client, caller.account_id);
     // Both get the provider's answer, settle its usage and write the response.
     if call.stream {
@@ -152,6 +167,11 @@ async fn run(
     } else {
         whole::whole(call, form, admitted, client).await
     }
+}
+
+/// Not [`NotStarted::Refused`]: it does not depend on the caller, who need not be looked up again for it.
+fn overloaded() -> NotStarted {
+    NotStarted::Failed(GatewayError::Overloaded)
 }
 
 /// Whether a deployment serves some model that may answer the call.

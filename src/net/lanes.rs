@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::{JoinHandle, available_parallelism},
+    time::Duration,
 };
 
 use tokio::{
@@ -18,7 +19,10 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::net::callbacks;
+use crate::net::{
+    callbacks,
+    lag::{self, Lag},
+};
 
 thread_local! {
     /// Number of this thread's lane; 0 if the thread serves no requests.
@@ -47,6 +51,7 @@ struct Lane {
     runtime: Handle,
     /// Number of connections that are assigned to the lane.
     connections: Arc<AtomicUsize>,
+    lag: Lag,
     /// The thread ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -62,10 +67,15 @@ pub(crate) struct AssignedLane {
 pub(crate) struct ConnectionGuard(Arc<AtomicUsize>);
 
 impl Lanes {
-    /// Starts a thread for each lane.
-    pub(crate) fn start() -> io::Result<Self> {
-        let lanes = (1..=lanes()).map(Lane::start);
+    /// Starts a thread for each lane. A lane refuses billed requests while its lag stays above `max_lag`.
+    pub(crate) fn start(max_lag: Duration) -> io::Result<Self> {
+        let lanes = (1..=lanes()).map(|number| Lane::start(number, max_lag));
         Ok(Self(lanes.collect::<io::Result<_>>()?))
+    }
+
+    /// The lag of each lane.
+    pub(crate) fn lags(&self) -> Vec<Lag> {
+        self.0.iter().map(|lane| lane.lag.clone()).collect()
     }
 
     /// Assigns a connection to the lane with the fewest.
@@ -82,15 +92,18 @@ impl Lanes {
 }
 
 impl Lane {
-    fn start(number: usize) -> io::Result<Self> {
+    fn start(number: usize, max_lag: Duration) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let handle = runtime.handle().clone();
+        let lag = Lag::default();
+        let watching = lag::watch(max_lag, lag.clone());
         let thread = std::thread::Builder::new()
             .name(format!("lane-{number}"))
             .spawn(move || {
                 set_this_lane(number);
                 runtime.spawn(callbacks::Runner::start());
+                runtime.spawn(watching);
                 let _ = runtime.block_on(stopped);
                 // Does not wait for blocking tasks: a long database query must not delay shutdown.
                 runtime.shutdown_background();
@@ -98,6 +111,7 @@ impl Lane {
         Ok(Self {
             runtime: handle,
             connections: Arc::default(),
+            lag,
             stop: Some(stop),
             thread: Some(thread),
         })

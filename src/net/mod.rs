@@ -10,6 +10,7 @@ pub(crate) mod callbacks;
 pub(crate) mod connect;
 pub(crate) mod drain;
 pub(crate) mod http1;
+pub(crate) mod lag;
 pub(crate) mod lanes;
 pub(crate) mod prefixed_stream;
 pub(crate) mod read_buffer;

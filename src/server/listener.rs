@@ -17,6 +17,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
+use super::connections::{ConnectionLimit, Counted};
 use crate::{
     api::{Peer, TrustedProxies, public::Front},
     config::ClientTimeouts,
@@ -32,6 +33,8 @@ use crate::{
 
 /// How long a connection may stay open without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a connection beyond the bound stays open.
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Above the gateway's own limit on heads, so that its own error response refuses them instead of hyper.
 const MAX_HEADER_LIST: u32 = 1 << 20;
@@ -43,6 +46,8 @@ struct Origin {
     proxies: TrustedProxies,
     /// Whether it was accepted after shutdown was requested. It is served only to respond that the gateway stops.
     during_shutdown: bool,
+    /// Whether it is beyond the bound of connections. It is served for one request, and calls are refused.
+    is_extra: bool,
 }
 
 /// Accepts connections until shutdown is requested and all connections of before have ended.
@@ -51,6 +56,7 @@ struct Origin {
 /// balancer get 503 instead of a timeout.
 pub(crate) async fn serve(
     listener: TcpListener,
+    limit: ConnectionLimit,
     lanes: Arc<Lanes>,
     front: Front,
     tls: Option<TlsAcceptor>,
@@ -73,26 +79,31 @@ pub(crate) async fn serve(
         };
         match socket {
             Ok((socket, peer)) => {
+                let Some(counted) = limit.count() else {
+                    continue;
+                };
                 socket::prepare(&socket);
                 let origin = Origin {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
                     during_shutdown: shutdown.is_requested(),
+                    is_extra: counted.is_extra,
                 };
-                let during_shutdown = origin.during_shutdown;
+                let is_awaited = !origin.during_shutdown && !origin.is_extra;
+                let front = front.clone().refusing_calls(counted.is_extra);
                 let lane = lanes.assign();
                 let serving = connection(
-                    (socket.into_std(), lane.guard),
+                    (socket.into_std(), lane.guard, counted),
                     origin,
-                    front.clone(),
+                    front,
                     tls.clone(),
                     timeouts,
                     shutdown.clone(),
                 );
-                if during_shutdown {
-                    lane.runtime.spawn(serving);
-                } else {
+                if is_awaited {
                     connections.spawn_on(serving, &lane.runtime);
+                } else {
+                    lane.runtime.spawn(serving);
                 }
             }
             Err(error) => {
@@ -105,9 +116,9 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-/// Serves a connection on the lane that it was assigned to; `_guard` counts it there until it ends.
+/// Serves a connection on the lane that it was assigned to; the guards count it until it ends.
 async fn connection(
-    (socket, _guard): (io::Result<std::net::TcpStream>, ConnectionGuard),
+    (socket, _guard, _counted): (io::Result<std::net::TcpStream>, ConnectionGuard, Counted),
     origin: Origin,
     front: Front,
     tls: Option<TlsAcceptor>,
@@ -152,9 +163,13 @@ async fn serve_http(
     timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
-    let during_shutdown = origin.during_shutdown;
+    let (during_shutdown, is_extra) = (origin.during_shutdown, origin.is_extra);
     let timeouts = http1::Timeouts {
-        idle: IDLE_TIMEOUT,
+        idle: if is_extra {
+            EXTRA_TIMEOUT
+        } else {
+            IDLE_TIMEOUT
+        },
         head: timeouts.head,
     };
     let mut connection = Connection::new(socket, timeouts);
@@ -172,7 +187,7 @@ async fn serve_http(
     };
     if !http2 {
         let respond = |request| front.respond(with_peer(request));
-        return http1::serve(connection, respond, &shutdown, during_shutdown).await;
+        return http1::serve(connection, respond, &shutdown, during_shutdown || is_extra).await;
     }
     let socket = TokioIo::new(PrefixedStream {
         prefix: connection.input,
@@ -189,8 +204,14 @@ async fn serve_http(
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     let connection = connection.serve_connection(socket, service);
-    if let Err(error) = Box::pin(serve_until_shutdown(connection, &shutdown, during_shutdown)).await
-    {
+    let serving = Box::pin(serve_until_shutdown(connection, &shutdown, during_shutdown));
+    let served = if is_extra {
+        let served = tokio::time::timeout(EXTRA_TIMEOUT, serving).await;
+        served.unwrap_or(Ok(()))
+    } else {
+        serving.await
+    };
+    if let Err(error) = served {
         tracing::debug!(%error, "an HTTP/2 connection failed");
     }
 }

@@ -10,6 +10,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 
+mod connections;
 mod jobs;
 mod listener;
 mod reload;
@@ -18,6 +19,7 @@ mod tls;
 
 pub(crate) use reload::ConfigFiles;
 
+use self::connections::ConnectionLimit;
 use crate::{
     api::{self, TrustedProxies, operator, public::Front},
     config::{Config, TlsFiles},
@@ -78,16 +80,18 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .transpose()?;
     let public = bind(config.server.listen).await?;
     let operator = bind(config.operator.listen).await?;
-    let lanes = Arc::new(Lanes::start().map_err(StartError::Threads)?);
+    let lanes = Arc::new(Lanes::start(config.overload.max_lag).map_err(StartError::Threads)?);
     let stores = Stores::open(&config).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
     let (grace, timeouts) = (config.server.shutdown_grace, config.server.client_timeouts);
     let proxies = TrustedProxies::new(&config.server.trusted_proxies);
+    let most = ConnectionLimit::new(config.server.max_connections);
     let keep_months = config.store.keep_months;
     let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
+    let _ = gateway.lags.set(lanes.lags());
     if let Some(certificate) = &tls {
         gateway.background.spawn(
             certificate
@@ -113,9 +117,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .background
         .spawn(jobs::alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
-    let serve = |listener, front, acceptor| {
+    let serve = |listener, limit, front, acceptor| {
         tokio::spawn(listener::serve(
             listener,
+            limit,
             lanes.clone(),
             front,
             acceptor,
@@ -125,8 +130,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         ))
     };
     let accepting = vec![
-        serve(public, public_front(&gateway), acceptor),
-        serve(operator, Front::new(operator::router(&gateway)), None),
+        serve(public, most, public_front(&gateway), acceptor),
+        serve(
+            operator,
+            ConnectionLimit::unbounded(),
+            Front::new(operator::router(&gateway)),
+            None,
+        ),
     ];
     Ok(Running {
         gateway,

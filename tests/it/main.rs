@@ -86,6 +86,7 @@ mod import_refused;
 mod operator_api;
 mod operator_credit;
 mod operator_history;
+mod overload;
 mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;

@@ -2,22 +2,34 @@
 //!
 //! Nearly all requests are for the billed endpoints, and a router with its layers costs allocations and copies for each
 //! request. So their paths are compared here; they get the same log line, limits and panic handling as the rest.
+//!
+//! In an overload they are refused here, before their key and body are looked at: a refusal must cost less than a call.
 
 use std::sync::Arc;
 
-use axum::{Router, extract::Request, http::Method, response::Response};
+use axum::{
+    Router,
+    extract::Request,
+    http::Method,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::FutureExt as _;
+use http_body_util::BodyExt as _;
 use tower::Service as _;
 
 use super::billed::Endpoint;
 use crate::{
     api::access_log::{Route, logged},
     gateway::Gateway,
+    net::{drain::drain_unread, lag},
+    wire::error::GatewayError,
 };
 
 /// Serves the requests of a listener.
 #[derive(Clone)]
 pub struct Front {
     billed: Option<Billed>,
+    refuses_calls: bool,
     router: Router,
 }
 
@@ -33,7 +45,17 @@ impl Front {
     pub(crate) fn new(router: Router) -> Self {
         Self {
             billed: None,
+            refuses_calls: false,
             router,
+        }
+    }
+
+    /// Refuses billed requests as in an overload, if `refuse`; the rest is served.
+    #[must_use]
+    pub(crate) fn refusing_calls(self, refuse: bool) -> Self {
+        Self {
+            refuses_calls: refuse,
+            ..self
         }
     }
 
@@ -55,6 +77,10 @@ impl Front {
     pub async fn respond(&self, request: Request) -> Response {
         if let Some((gateway, path, endpoint)) = self.billed(&request) {
             let route = Some(Route::Known(path));
+            if self.refuses_calls || is_overloaded(gateway) {
+                let refuse = |request, _| std::future::ready(refuse(request));
+                return Box::pin(logged(gateway, route, request, refuse)).await;
+            }
             // Both are boxed: the inner future is moved several times, and the connection would reserve memory for the
             // outer one while it sends a stream.
             let serve = |request, log| Box::pin(endpoint.serve(gateway, request, log));
@@ -77,4 +103,18 @@ impl Front {
             .find(|(billed, _)| *billed == path)?;
         Some((&billed.gateway, path, *endpoint))
     }
+}
+
+/// Whether there are more requests than can be served: on this thread, or in the queue for the shared stores.
+fn is_overloaded(gateway: &Gateway) -> bool {
+    let admissions = gateway.admissions.as_ref();
+    !lag::can_serve_request() || admissions.is_some_and(|admissions| admissions.is_full())
+}
+
+fn refuse(request: Request) -> Response {
+    let mut body = request.into_body();
+    // Most bodies have arrived with their head. Only the rest of others is read, by a task.
+    let _ = body.frame().now_or_never();
+    drain_unread(body);
+    GatewayError::Overloaded.into_response()
 }

@@ -3,7 +3,7 @@
 //! Every label has few values: routes, models, providers and codes of the gateway. Text that a caller can choose
 //! freely is never a label.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::AtomicU64, time::Duration};
 
 mod cache;
 
@@ -140,6 +140,9 @@ pub struct Metrics {
     held: Gauge,
     abandoned: Gauge,
     waiting: Gauge,
+    admissions_running: Gauge,
+    admissions_waiting: Gauge,
+    lane_lag: Gauge<f64, AtomicU64>,
     spooled: Gauge,
     ledger_ready: Gauge,
     limits_ready: Gauge,
@@ -167,6 +170,10 @@ pub(crate) struct Snapshot {
     pub abandoned: usize,
     /// Charges in the spool.
     pub spooled: usize,
+    /// Calls that are being admitted, and calls that wait for it, with shared stores.
+    pub admissions: (usize, usize),
+    /// The longest lag of a serving thread.
+    pub lag: Duration,
     pub violations: usize,
     pub limits_ready: bool,
     /// Number of open alerts of each kind.
@@ -198,6 +205,9 @@ impl Metrics {
             held: Gauge::default(),
             abandoned: Gauge::default(),
             waiting: Gauge::default(),
+            admissions_running: Gauge::default(),
+            admissions_waiting: Gauge::default(),
+            lane_lag: Gauge::default(),
             spooled: Gauge::default(),
             ledger_ready: Gauge::default(),
             limits_ready: Gauge::default(),
@@ -315,6 +325,22 @@ impl Metrics {
             "ledger_waiting",
             "Ledger changes that are not committed yet",
             self.waiting.clone(),
+        );
+        registry.register(
+            "admissions_running",
+            "Calls that are being admitted, with shared stores",
+            self.admissions_running.clone(),
+        );
+        registry.register(
+            "admissions_waiting",
+            "Calls that wait to be admitted, with shared stores",
+            self.admissions_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "lane_lag",
+            "How late the tasks of the slowest serving thread run",
+            Unit::Seconds,
+            self.lane_lag.clone(),
         );
         registry.register(
             "spooled_charges",
@@ -534,6 +560,9 @@ impl Metrics {
         self.held.set(now.held_nanos);
         self.abandoned.set(count(now.abandoned));
         self.spooled.set(count(now.spooled));
+        self.admissions_running.set(count(now.admissions.0));
+        self.admissions_waiting.set(count(now.admissions.1));
+        self.lane_lag.set(now.lag.as_secs_f64());
         self.violations.set(count(now.violations));
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));

@@ -53,7 +53,7 @@ pub struct Shared {
 /// State that the limiter shares with its background tasks.
 struct Inner {
     address: Address,
-    /// Timeout of one attempt of an operation; each operation is tried twice.
+    /// How long an operation waits for its reply. If the connection breaks, it is repeated once.
     deadline: Duration,
     /// An admitted request is in the ledger within this time, or does not go ahead. A rebuild waits this long before
     /// it reads the ledger, so that no reservation on its way there is missed.

@@ -1,4 +1,4 @@
-//! Running one operation with a timeout, at most twice, without leaving an entry of unknown state behind.
+//! Running one operation with a timeout, without leaving an entry of unknown state behind.
 //!
 //! If no reply arrives, or the caller goes away before it, an update is queued that undoes the operation.
 
@@ -43,6 +43,9 @@ impl Drop for SendOnDrop<'_> {
 
 impl Inner {
     /// Runs the script and returns its reply and the number of attempts. Queues `on_failure` if there is no reply.
+    ///
+    /// There is a second attempt if the connection breaks, and none after a timeout: on the same connection it would only
+    /// wait behind the first, and be more work for a server that is late already.
     pub(crate) async fn execute(
         &self,
         run: &Run,
@@ -67,7 +70,10 @@ impl Inner {
                     return Ok((reply, attempt));
                 }
                 Ok(Err(error)) => self.close_link(&error.to_string()),
-                Err(_) => self.request_check(),
+                Err(_) => {
+                    self.request_check();
+                    return Err(NoReply);
+                }
             }
             if attempt == 1 {
                 link = self.next_link(self.deadline).await.ok_or(NoReply)?;

@@ -127,7 +127,8 @@ impl GatewayError {
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 unpaid.is_temporary.then_some(1)
             }
-            Self::RateLimitUnavailable
+            Self::Overloaded
+            | Self::RateLimitUnavailable
             | Self::CreditUnavailable
             | Self::AdmissionLost
             | Self::StorageUnavailable => Some(1),

@@ -83,6 +83,8 @@ pub enum GatewayError {
          time in Retry-After, once some of them have ended, and read responses to their end."
     )]
     TooManyAbandoned { limit: usize },
+    #[error("The gateway has more requests than it can serve just now. Retry in a moment.")]
+    Overloaded,
     #[error("Requests cannot be counted just now. Retry in a moment.")]
     RateLimitUnavailable,
     #[error("The request lost its admission between two steps. Retry it as a whole.")]
@@ -186,6 +188,11 @@ impl GatewayError {
                 "rate_limit_exceeded",
                 code("abandoned_exceeded"),
             ),
+            Self::Overloaded => (
+                Status::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                code("overloaded"),
+            ),
             Self::RateLimitUnavailable => (
                 Status::SERVICE_UNAVAILABLE,
                 "service_unavailable",
@@ -271,6 +278,7 @@ impl GatewayError {
         match self {
             // The operator may fix it, or another deployment may take the request, before the client gives up.
             Self::Upstream(error) if error.is_operators_fault() => Some(true),
+            Self::Overloaded => Some(true),
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 Some(unpaid.is_temporary)

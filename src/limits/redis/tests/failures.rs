@@ -103,8 +103,13 @@ async fn a_second_attempt_is_the_same_request() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::to(server.port).await;
     let limiter = limiter(&proxy.url(), DEADLINE, &Ledger::default()).await;
-    proxy.delay_next_reply(DEADLINE + Duration::from_millis(100));
-    let admission = admit(&limiter, 1, 100).await.unwrap();
+    proxy.lose_replies(true);
+    let cut = async {
+        eventually("carried out", async || counted(&server).await == 1).await;
+        proxy.lose_replies(false);
+    };
+    let (admission, ()) = tokio::join!(admit(&limiter, 1, 100), cut);
+    let admission = admission.unwrap();
     assert_eq!(counted(&server).await, 1);
     admission.cancel();
     eventually("cancelled", async || counted(&server).await == 0).await;

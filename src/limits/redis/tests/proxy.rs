@@ -1,8 +1,8 @@
-//! A TCP proxy between a limiter and its server that can lose or delay the server's replies.
+//! A TCP proxy between a limiter and its server that can lose the server's replies.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU16, Ordering::Relaxed},
 };
 
 use tokio::{
@@ -21,8 +21,6 @@ pub(crate) struct Proxy {
 struct State {
     to: AtomicU16,
     loses_replies: AtomicBool,
-    /// Delay of the next reply only.
-    delay_ms: AtomicU64,
 }
 
 impl Proxy {
@@ -31,7 +29,6 @@ impl Proxy {
         let state = Arc::new(State {
             to: AtomicU16::new(port),
             loses_replies: AtomicBool::new(false),
-            delay_ms: AtomicU64::new(0),
         });
         Self {
             port: listener.local_addr().unwrap().port(),
@@ -57,11 +54,6 @@ impl Proxy {
     pub(crate) fn lose_replies(&self, lose: bool) {
         self.state.loses_replies.store(lose, Relaxed);
     }
-
-    pub(crate) fn delay_next_reply(&self, delay: Duration) {
-        let delay = u64::try_from(delay.as_millis()).unwrap();
-        self.state.delay_ms.store(delay, Relaxed);
-    }
 }
 
 async fn pass(client: TcpStream, state: Arc<State>) {
@@ -86,7 +78,6 @@ async fn replies(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, stat
             }
             return;
         }
-        sleep(Duration::from_millis(state.delay_ms.swap(0, Relaxed))).await;
         if to.write_all(&buffer[..read]).await.is_err() {
             return;
         }

@@ -1,0 +1,44 @@
+//! When requests are refused because there are more of them than can be served.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use crate::base::checked_toml::{self, Section};
+
+/// The bounds beyond which new calls get 503 instead of a long wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Overload {
+    /// How late the tasks of a serving thread may run.
+    pub max_lag: Duration,
+    /// How long calls may queue for the shared stores.
+    pub max_wait: Duration,
+}
+
+impl Default for Overload {
+    fn default() -> Self {
+        Self {
+            // A request waits for its thread about three times. So the lag adds less than 50 ms to its response, which
+            // no model takes less time for.
+            max_lag: Duration::from_millis(12),
+            max_wait: Duration::from_millis(300),
+        }
+    }
+}
+
+pub(super) fn overload(mut section: Section) -> Overload {
+    let default = Overload::default();
+    let overload = Overload {
+        max_lag: milliseconds(&mut section, "max_lag_ms", 1..=60_000).unwrap_or(default.max_lag),
+        max_wait: milliseconds(&mut section, "max_wait_ms", 1..=60_000).unwrap_or(default.max_wait),
+    };
+    section.finish();
+    overload
+}
+
+fn milliseconds(section: &mut Section, key: &str, range: RangeInclusive<u64>) -> Option<Duration> {
+    let (from, to) = (range.start(), range.end());
+    let expected = format!("a number of milliseconds from {from} to {to}");
+    section.optional(key, &expected, |value| {
+        let ms: u64 = checked_toml::as_integer(value)?;
+        range.contains(&ms).then(|| Duration::from_millis(ms))
+    })
+}
