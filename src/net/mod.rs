@@ -18,3 +18,4 @@ pub(crate) mod shutdown;
 pub(crate) mod socket;
 pub(crate) mod stall;
 pub(crate) mod timeout;
+pub(crate) mod unread;

@@ -268,7 +268,7 @@ impl Response {
     pub(crate) fn finish_early(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
-            if connection.is_reusable() {
+            if connection.is_over() {
                 self.pool.put(connection);
             } else {
                 self.pool.put_after_end(connection);

@@ -59,6 +59,12 @@ fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
             "on and on to continue",
             vec![Step::Flood(b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100))],
         ),
+        ("a coding that is not text", send(with_coding(b"\xe9"))),
+        ("an unknown coding", send(with_coding(b"gzip"))),
+        (
+            "chunks announced twice",
+            send(with_coding(b"chunked\r\ntransfer-encoding: chunked")),
+        ),
         (
             "HTML",
             send(response(200, "text/html", "<html>Bad gateway</html>")),
@@ -80,6 +86,14 @@ fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
         cases.push((what.into(), steps, view));
     }
     cases
+}
+
+/// A response that is complete by its length, with a `Transfer-Encoding` beside it.
+fn with_coding(coding: &[u8]) -> Vec<u8> {
+    let whole = response(200, "application/json", &completion("Hi").to_string());
+    let headers = whole.strip_prefix(b"HTTP/1.1 200 X\r\n").unwrap();
+    let line = b"HTTP/1.1 200 X\r\ntransfer-encoding: ";
+    [&line[..], coding, b"\r\n", headers].concat()
 }
 
 fn in_a_whole_answer() -> Vec<(String, Vec<Step>, View)> {

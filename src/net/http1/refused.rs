@@ -1,6 +1,6 @@
 //! Requests that stand in for heads that the server refused to parse.
 //!
-//! Heads are parsed strictly (`server/head.rs`). The error response to a bad one is made by the router, like every
+//! Heads are parsed strictly (`codec/request_head.rs`). The error response to a bad one is made by the router, like every
 //! other: in place of the bad head the server passes on a request with the method `REFUSED` and a path that names the
 //! reason. It is made here and recognised here. A client that sends such a request itself is refused as well, which is
 //! harmless.
@@ -12,11 +12,6 @@ use axum::{
 
 /// The header that identifies a request to its caller and in our logs.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Largest head that is accepted: larger than any client sends, and small enough not to be a burden.
-pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Most headers of a request: more than any client sends.
-pub(crate) const MAX_HEADERS: usize = 100;
 
 /// Method of the stand-in requests.
 const METHOD: &str = "REFUSED";

@@ -3,6 +3,10 @@
 //! The task that waits for a response reads it from the socket itself. There is no connection task in between, which
 //! would have to be woken for each piece of a stream and to buffer it. A malformed response or one that was cut off is
 //! an [`UpstreamError`], and its connection is not reused.
+//!
+//! HTTP/1 has no request IDs: the next bytes on a connection are the next response. So that no caller gets the response
+//! of another, a connection is reused only if its last response has certainly ended, its request was sent completely,
+//! and nothing has arrived since (`pool.rs`).
 
 use std::{
     future::poll_fn,
@@ -11,24 +15,23 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use tokio::{
-    io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
-    task::unconstrained,
-};
+use tokio::io::AsyncWrite as _;
 
-mod head;
+mod distrust;
 mod pool;
 
-pub(crate) use head::Head;
 pub(crate) use pool::Pool;
 
 use crate::{
     net::{
         connect::Stream,
-        http1::body::{BodyFraming, Next},
+        http1::codec::{
+            BadResponse, BodyFraming, NextOfBody as Next, ResponseHead, ResponseReader,
+        },
         read_buffer::{self, SHARED_BYTES},
+        unread::Unread,
     },
     wire::error::UpstreamError,
 };
@@ -44,6 +47,8 @@ pub(crate) struct Connection {
     read_size: usize,
     framing: BodyFraming,
     keep_alive: bool,
+    /// Whether no request was sent yet.
+    is_new: bool,
     /// Number of the lane whose thread owns the connection.
     pub lane: usize,
 }
@@ -56,22 +61,29 @@ impl Connection {
             read_size: SHARED_BYTES,
             framing: BodyFraming::Length(0),
             keep_alive: true,
+            is_new: true,
             lane,
         }
     }
 
-    /// Whether the connection is open and has no unsolicited bytes.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        let mut byte = [0];
-        let mut byte = ReadBuf::new(&mut byte);
-        let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut byte));
-        // Unconstrained, because a task without cooperative budget would get `Pending`, as from an open connection.
-        unconstrained(read).now_or_never().is_none()
+    /// What has arrived and was not read. Only for a connection without a response that is being read.
+    fn unread(&mut self) -> Unread {
+        self.stream.unread()
     }
 
     /// Whether another request may be sent: the last response was read to its end.
     pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing.is_over() && self.buffer.is_empty()
+    }
+
+    /// Whether the last response was read to its end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.framing.is_over()
+    }
+
+    /// Whether bytes followed a response after which the connection would have been reusable.
+    fn has_surplus(&self) -> bool {
+        self.keep_alive && self.framing.is_over() && !self.buffer.is_empty()
     }
 
     /// Whether the connection may become reusable when the end of the response arrives: no bytes are unread.
@@ -85,15 +97,27 @@ impl Connection {
     }
 
     /// Sends a request and returns the head of its response.
-    pub(crate) async fn send(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
+    ///
+    /// A connection from the pool must be used without waiting in between: [`Pool::take`] has just checked it.
+    pub(crate) async fn send(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<ResponseHead, UpstreamError> {
         self.keep_alive = false; // until there is a response
+        if std::mem::take(&mut self.is_new) && matches!(self.unread(), Unread::Bytes(_)) {
+            return Err(broken("the provider sent bytes before the request"));
+        }
         self.read_size = SHARED_BYTES;
         let mut unsent = Unsent {
             head,
             body,
+            is_begun: false,
             is_flushed: false,
         };
-        let mut response = poll_fn(|context| self.poll_exchange(&mut unsent, context)).await?;
+        let mut reader = ResponseReader::default();
+        let exchange = poll_fn(|context| self.poll_exchange(&mut unsent, &mut reader, context));
+        let mut response = exchange.await?;
         // If the response came before the request was sent, the rest would be read as the next request.
         self.keep_alive = response.keep_alive && unsent.is_flushed;
         self.framing = std::mem::replace(&mut response.framing, BodyFraming::Length(0));
@@ -104,21 +128,22 @@ impl Connection {
     fn poll_exchange(
         &mut self,
         unsent: &mut Unsent<'_>,
+        reader: &mut ResponseReader,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Head, UpstreamError>> {
+    ) -> Poll<Result<ResponseHead, UpstreamError>> {
         let sent = self.poll_send(unsent, context);
+        if !unsent.is_begun {
+            // Bytes that can be read now are no response to this request.
+            return match sent {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(broken(&error.to_string()))),
+                _ => Poll::Pending,
+            };
+        }
         loop {
-            if let Some((head, length)) = Head::parse(&self.buffer)? {
-                self.buffer.advance(length);
-                match head.status {
-                    101 => {
-                        return Poll::Ready(Err(broken(
-                            "the provider switched protocols (status 101)",
-                        )));
-                    }
-                    100..200 => continue,
-                    _ => return Poll::Ready(Ok(head)),
-                }
+            let head = reader.next(&mut self.buffer);
+            let malformed = |error: BadResponse| UpstreamError::Malformed(error.to_string());
+            if let Some(head) = head.map_err(malformed)? {
+                return Poll::Ready(Ok(head));
             }
             match self.poll_read(context) {
                 Poll::Ready(Ok(0)) => {
@@ -220,6 +245,8 @@ impl Connection {
 struct Unsent<'a> {
     head: &'a [u8],
     body: &'a [u8],
+    /// Whether a part of it was written.
+    is_begun: bool,
     is_flushed: bool,
 }
 
@@ -229,6 +256,7 @@ impl Unsent<'_> {
     }
 
     fn advance(&mut self, count: usize) {
+        self.is_begun = true;
         let from_head = count.min(self.head.len());
         self.head = &self.head[from_head..];
         self.body = &self.body[count - from_head..];
@@ -239,5 +267,7 @@ fn broken(what: &str) -> UpstreamError {
     UpstreamError::Broken(what.to_owned())
 }
 
+#[cfg(test)]
+mod mixed_up_tests;
 #[cfg(test)]
 mod tests;

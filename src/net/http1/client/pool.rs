@@ -2,6 +2,16 @@
 //!
 //! A connection stays with the thread that opened it. Connections that cannot be reused are dropped; a new one that
 //! cannot be opened is an [`UpstreamError`].
+//!
+//! Bytes that a provider sends after a response would be taken for the next one. Three measures prevent it:
+//!
+//! - A connection rests for [`REST`] after a response, so that bytes sent together with the response, or right after it,
+//!   have arrived before the connection is used again.
+//! - When it is used again, the kernel is asked whether anything has arrived. If so, the connection is closed.
+//! - After surplus bytes, no connection of the provider is reused for a while (`distrust.rs`).
+//!
+//! Bytes that arrive between this check and the request, which is sent right after it, cannot be distinguished from a
+//! response by any client of HTTP/1. The last measure limits how often a provider has that chance.
 
 use std::{
     collections::VecDeque,
@@ -12,11 +22,15 @@ use std::{
 use axum::http::Uri;
 use tokio::runtime::Handle;
 
-use super::Connection;
+use super::{
+    Connection,
+    distrust::{DISTRUST, Distrust},
+};
 use crate::{
     net::{
         connect::{self, Connector},
         lanes,
+        unread::Unread,
     },
     wire::error::UpstreamError,
 };
@@ -24,16 +38,23 @@ use crate::{
 /// How long an idle connection is kept. Less than the minute after which many servers close them: a request that is
 /// sent at that moment is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// How long a connection is not used again after a response.
+pub(super) const REST: Duration = Duration::from_micros(250);
 /// Most idle connections of a lane.
 const MAX_IDLE: usize = 256;
 /// How long the end of a body is awaited when its data has been read.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// First bytes of a response that some servers send before they close an idle connection. It belongs to no request by
+/// intention, so it shows no confusion.
+const TIMEOUT_NOTICES: [&[u8]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
 
 /// Idle connections to one address.
 pub(crate) struct Pool {
     connector: Connector,
     address: Uri,
     lanes: Vec<Mutex<Lane>>,
+    pub(super) distrust: Distrust,
 }
 
 #[derive(Default)]
@@ -51,17 +72,20 @@ impl Pool {
             connector: connect::connector(connect_timeout)?,
             address,
             lanes: (0..=lanes::lanes()).map(|_| Mutex::default()).collect(),
+            distrust: Distrust::default(),
         })
     }
 
-    /// An idle connection of this lane, or a new one.
+    /// An idle connection of this lane, or a new one. It must be used at once.
     ///
     /// Boxed, because it is moved more often than it is created.
     pub(crate) async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
         let number = lanes::this_lane();
-        while let Some((mut idle, since)) = self.pop_latest(number) {
-            if since.elapsed() < IDLE_TIMEOUT && idle.is_alive() {
-                return Ok(idle);
+        while let Some(mut idle) = self.pop_rested(number) {
+            match idle.unread() {
+                Unread::Nothing => return Ok(idle),
+                Unread::Bytes(bytes) => self.on_unsolicited(&bytes),
+                Unread::Encrypted | Unread::End => {}
             }
         }
         let connected = Box::pin(self.connector.connect(self.address.clone())).await;
@@ -86,6 +110,9 @@ impl Pool {
 
     /// Puts a connection into the pool; drops it if it cannot be reused.
     pub(crate) fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
+        if connection.has_surplus() {
+            return self.on_surplus();
+        }
         let runtime = Handle::try_current();
         let (true, Ok(runtime)) = (connection.is_reusable(), runtime) else {
             return;
@@ -93,6 +120,10 @@ impl Pool {
         connection.free_buffer();
         let number = connection.lane;
         let mut lane = self.lane(number);
+        // Checked with the lane locked: `on_surplus` empties it after distrust has begun.
+        if self.distrust.is_on(Instant::now) {
+            return;
+        }
         if lane.idle.len() >= MAX_IDLE {
             lane.idle.pop_front();
         }
@@ -104,9 +135,42 @@ impl Pool {
         }
     }
 
-    /// Removes the most recently used idle connection of a lane.
-    fn pop_latest(&self, number: usize) -> Option<(Box<Connection>, Instant)> {
-        self.lane(number).idle.pop_back()
+    /// Removes the connection of a lane that was used last, of those that have rested.
+    fn pop_rested(&self, number: usize) -> Option<Box<Connection>> {
+        let now = Instant::now();
+        let mut lane = self.lane(number);
+        let rested = lane
+            .idle
+            .partition_point(|(_, since)| now.duration_since(*since) >= REST);
+        let (connection, since) = lane.idle.remove(rested.checked_sub(1)?)?;
+        // Those before it are older still.
+        (now.duration_since(since) < IDLE_TIMEOUT).then_some(connection)
+    }
+
+    /// Handles bytes that arrived on an idle connection.
+    fn on_unsolicited(&self, bytes: &[u8]) {
+        let is_notice = TIMEOUT_NOTICES
+            .iter()
+            .any(|notice| bytes.starts_with(notice));
+        if !is_notice {
+            self.on_surplus();
+        }
+    }
+
+    /// Stops the reuse of all connections for a while.
+    fn on_surplus(&self) {
+        if !self.distrust.begin(Instant::now()) {
+            return; // no connection was put into the pool since
+        }
+        tracing::warn!(
+            upstream = %self.address,
+            minutes = DISTRUST.as_secs() / 60,
+            "a provider sent bytes that belong to no request; its connections are not reused for a while"
+        );
+        for lane in &self.lanes {
+            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            lane.idle.clear();
+        }
     }
 
     fn lane(&self, number: usize) -> MutexGuard<'_, Lane> {

@@ -45,6 +45,11 @@ async fn read_request(socket: &mut TcpStream, body: &[u8]) -> String {
 
 const HEAD: &[u8] = b"POST /x HTTP/1.1\r\nhost: y\r\ncontent-length: 5\r\n\r\n";
 
+/// Waits until a connection that was put into the pool can be used again.
+async fn rest() {
+    tokio::time::sleep(2 * pool::REST).await;
+}
+
 async fn whole(connection: &mut Connection) -> Result<Vec<u8>, UpstreamError> {
     let mut body = Vec::new();
     while let Some(data) = connection.next().await? {
@@ -78,6 +83,7 @@ async fn a_connection_is_reused_for_several_requests() {
         assert_eq!(body, format!("no. {number}").as_bytes());
         assert!(connection.is_reusable());
         pool.put(connection);
+        rest().await;
     }
 }
 

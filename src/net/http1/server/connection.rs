@@ -17,13 +17,12 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{
-    framing::{Broken, Framing, Next},
-    head::{self, Head},
-    request_body::{BodySender, Demand},
-};
+use super::request_body::{BodySender, Demand};
 use crate::net::{
-    http1::{MAX_HEAD_BYTES, Refused},
+    http1::{
+        MAX_HEAD_BYTES, Refused,
+        codec::{self, Broken, Next, RequestHead, RequestReader},
+    },
     read_buffer,
 };
 
@@ -50,7 +49,7 @@ pub(crate) struct Connection<S> {
     pub stream: S,
     /// Bytes that were read and not parsed yet.
     pub input: BytesMut,
-    framing: Framing,
+    requests: RequestReader,
     /// The unsent rest of `100 Continue`: the client sends the body after it. Empty if none is expected.
     unsent_continue: &'static [u8],
     timeouts: Timeouts,
@@ -68,7 +67,7 @@ enum Waiting {
 
 /// Result of waiting for a request.
 pub(crate) enum NextRequest {
-    Request(Box<Head>),
+    Request(Box<RequestHead>),
     /// The request that stands in for a refused head.
     Refused(Box<Request<()>>),
     /// The client has closed the connection, or a timeout has passed.
@@ -98,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self {
             stream,
             input: BytesMut::new(),
-            framing: Framing::new(),
+            requests: RequestReader::new(),
             unsent_continue: b"",
             timeouts,
             waiting: Waiting::No,
@@ -131,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads the next request up to the end of its head.
     pub(crate) fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<NextRequest> {
         loop {
-            match self.framing.next(&mut self.input) {
+            match self.requests.next(&mut self.input) {
                 Ok(Next::Head(head)) => {
                     self.waiting = Waiting::No;
                     return Poll::Ready(NextRequest::Request(head));
@@ -155,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn refuse(&mut self, refused: Refused) -> NextRequest {
         let head = &self.input[..self.input.len().min(MAX_HEAD_BYTES)];
-        NextRequest::Refused(Box::new(refused.request(head::request_id(head))))
+        NextRequest::Refused(Box::new(refused.request(codec::request_id(head))))
     }
 
     /// Reads bytes of a request; `false` if the connection has ended or the timeout has passed.
@@ -179,19 +178,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         // Large bodies are read in large pieces.
-        let left = usize::try_from(self.framing.left().unwrap_or(0)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.requests.left().unwrap_or(0)).unwrap_or(usize::MAX);
         let stream = Pin::new(&mut self.stream);
         read_buffer::poll_read(stream, context, &mut self.input, left.min(MAX_READ_BYTES))
     }
 
     /// Takes the body of the request if all of it has been read already.
     pub(crate) fn take_complete_body(&mut self) -> Option<Bytes> {
-        let left = self.framing.left()?;
+        let left = self.requests.left()?;
         if left > self.input.len() as u64 {
             return None;
         }
         let mut body = Bytes::new();
-        while let Ok(Next::Data(data)) = self.framing.next(&mut self.input) {
+        while let Ok(Next::Data(data)) = self.requests.next(&mut self.input) {
             body = data; // one piece, because the length is known
         }
         Some(body)
@@ -199,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Length of the rest of the body; `None` if it is chunked.
     pub(crate) fn remaining_length(&self) -> Option<u64> {
-        self.framing.left()
+        self.requests.left()
     }
 
     /// Sends `100 Continue` before the body is first read, because the client waits for it.
@@ -254,10 +253,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         loop {
-            match self.framing.next(&mut self.input) {
+            match self.requests.next(&mut self.input) {
                 Ok(Next::Data(data)) => {
                     sender.send(data, context);
-                    if self.framing.left() != Some(0) {
+                    if self.requests.left() != Some(0) {
                         break;
                     }
                 }
@@ -285,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sets the state of a body that has no reader any more. It is complete if only its end was left to read.
     fn abandon(&mut self, body: &mut BodyState) {
-        *body = match self.framing.next(&mut self.input) {
+        *body = match self.requests.next(&mut self.input) {
             Ok(Next::End) => BodyState::Complete,
             _ => BodyState::Abandoned,
         };

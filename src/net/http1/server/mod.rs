@@ -19,8 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 mod connection;
 mod date;
-mod framing;
-mod head;
 mod request_body;
 mod response_writer;
 
@@ -28,11 +26,10 @@ pub(crate) use connection::{Connection, Timeouts};
 
 use self::{
     connection::{BodyState, ConnectionEvent, NextRequest},
-    head::Head,
     request_body::request_body,
     response_writer::{ResponseOptions, ResponseWriter},
 };
-use crate::net::shutdown::Shutdown;
+use crate::net::{http1::codec::RequestHead, shutdown::Shutdown};
 
 /// Serves a connection until it ends. When shutdown is requested, it ends after the running request.
 ///
@@ -106,7 +103,7 @@ pub(crate) async fn serve<S, F>(
 
 /// The request with its body, which is complete or read as it arrives.
 fn with_body<S>(
-    head: Head,
+    head: RequestHead,
     connection: &mut Connection<S>,
 ) -> (Request<Body>, BodyState, ResponseOptions)
 where

@@ -10,7 +10,7 @@ const POST: &str = "POST /v1/x?y=%20 HTTP/1.1\r\nHost: a\r\n";
 
 /// What is taken of bytes that arrive in these pieces, and what stops it.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Option<Broken>) {
-    let (mut framing, mut held, mut all) = (Framing::new(), BytesMut::new(), Vec::new());
+    let (mut framing, mut held, mut all) = (RequestReader::new(), BytesMut::new(), Vec::new());
     for piece in pieces {
         held.extend_from_slice(piece);
         all.extend_from_slice(piece);
@@ -34,7 +34,7 @@ type Read = (String, String, Vec<(String, String)>, String);
 
 /// The requests that these bytes hold.
 fn requests(bytes: &str) -> Vec<Read> {
-    let (mut framing, mut rest) = (Framing::new(), BytesMut::from(bytes));
+    let (mut framing, mut rest) = (RequestReader::new(), BytesMut::from(bytes));
     let mut requests = Vec::new();
     loop {
         match framing.next(&mut rest).unwrap() {

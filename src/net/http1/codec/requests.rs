@@ -5,15 +5,17 @@
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memchr;
 
-use super::head::{self, Body, Head};
-use crate::net::http1::{
-    MAX_HEAD_BYTES, Refused,
+use super::{
     body::{self, BodyFraming},
     chunks::Dialect,
+    limits::MAX_HEAD_BYTES,
+    request_head::{self, Body, RequestHead},
 };
+use crate::net::http1::Refused;
 
+/// Reads the requests of one connection.
 #[derive(Debug)]
-pub(crate) struct Framing(At);
+pub(crate) struct RequestReader(At);
 
 #[derive(Debug)]
 enum At {
@@ -27,7 +29,7 @@ enum At {
 /// The next piece of a connection.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Head(Box<Head>),
+    Head(Box<RequestHead>),
     Data(Bytes),
     /// The request is over.
     End,
@@ -42,7 +44,7 @@ pub(crate) enum Broken {
     Body,
 }
 
-impl Framing {
+impl RequestReader {
     pub(crate) fn new() -> Self {
         Self(At::Head { searched: 0 })
     }
@@ -66,7 +68,7 @@ impl Framing {
                     return Ok(Next::More);
                 };
                 let head = bytes.split_to(end).freeze();
-                match Head::read(&head) {
+                match RequestHead::read(&head) {
                     Ok(head) => {
                         self.0 = match head.body {
                             Body::Length(left) => At::Body(BodyFraming::Length(left)),
@@ -100,7 +102,7 @@ fn whole_head(bytes: &[u8], searched: &mut usize) -> Result<Option<usize>, Refus
     match bytes {
         [] | [b'\r'] => return Ok(None),
         // Not HTTP: refused without waiting for more.
-        [first, ..] if !head::is_token(*first) => return Err(Refused::RequestLine),
+        [first, ..] if !request_head::is_token(*first) => return Err(Refused::RequestLine),
         _ => {}
     }
     let end = end_of_head(bytes, searched);

@@ -8,28 +8,29 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Versi
 use bytes::Bytes;
 use memchr::memchr;
 
-use crate::net::http1::{MAX_HEADERS, Refused};
+use super::limits::{MAX_HEADERS, MAX_LENGTH};
+use crate::net::http1::Refused;
 
 /// Initial capacity, enough for the headers of the official clients.
 const USUAL_HEADERS: usize = 24;
 
 /// Framing of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(super) enum Body {
     Length(u64),
     Chunked,
 }
 
 /// A request without its body.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     pub request: Request<()>,
-    pub body: Body,
+    pub(super) body: Body,
 }
 
-impl Head {
+impl RequestHead {
     /// Parses a complete head, including its empty line.
-    pub(crate) fn read(head: &Bytes) -> Result<Self, Refused> {
+    pub(super) fn read(head: &Bytes) -> Result<Self, Refused> {
         let mut at = 0;
         let mut next_line = || {
             let end = at + memchr(b'\n', &head[at..]).ok_or(Refused::LineEnds)?;
@@ -114,7 +115,7 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-pub(crate) fn is_token(byte: u8) -> bool {
+pub(super) fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
@@ -226,11 +227,8 @@ impl Fields {
     }
 }
 
-/// Largest length that is accepted. hyper reserves the two values above it for other meanings.
-const MAX_LENGTH: u64 = u64::MAX - 2;
-
 /// A decimal number of digits only, without a sign.
-fn number(digits: &[u8]) -> Option<u64> {
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

@@ -2,15 +2,19 @@
 
 use bytes::{Buf as _, BytesMut};
 
-use super::body::{Broken, Next};
+use super::{
+    body::{Broken, Next},
+    limits::{MAX_EXTRA_BYTES, MAX_EXTRA_BYTES_LENIENT, MAX_SIZE_DIGITS},
+    request_head::is_token,
+};
 
 /// How exactly the encoding must be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// For requests: no spaces beside a size, no line ends without CR. Another server on the way could read such a body
-    /// differently, and find the next request at another place.
+    /// For requests: no spaces after a size, no control characters in an extension, a limit for all that is ignored.
+    /// Another server on the way could read such a body differently, and find the next request at another place.
     Strict,
-    /// For responses of providers: accepts spaces beside a size and line ends without CR, which some servers send.
+    /// For responses of providers: accepts spaces after a size, which some servers send, and any extension.
     Lenient,
 }
 
@@ -36,19 +40,12 @@ enum At {
     DataLf,
     /// The start of a line after the last chunk: a trailer, or the end.
     LastLine,
-    Trailer,
+    TrailerName,
+    TrailerValue,
     TrailerLf,
     EndLf,
     End,
 }
-
-/// A 64-bit size has at most sixteen hexadecimal digits.
-const MAX_DIGITS: u32 = 16;
-
-/// How many bytes of a request body may be extensions and trailers, which are ignored.
-const MAX_EXTRA_BYTES: u32 = 16 << 10;
-/// How many bytes beside one chunk of a response, and in its trailers, are ignored.
-const MAX_EXTRA_BYTES_LENIENT: u32 = 64 << 10;
 
 impl Chunks {
     pub(crate) fn new(dialect: Dialect) -> Self {
@@ -95,18 +92,16 @@ impl Chunks {
         Ok(Next::Data(data.freeze()))
     }
 
-    /// The state after one byte of framing; `None` if the byte is not allowed.
+    /// The state after one byte of framing; `None` if the byte is not allowed. A line ends in CRLF and in nothing else.
     fn step(&mut self, byte: u8) -> Option<At> {
         let lenient = self.dialect == Dialect::Lenient;
         let is_text = (byte >= b' ' && byte != 0x7f) || byte == b'\t';
         match (self.at, byte) {
             (At::Size | At::Padding, b';') if self.digits > 0 => Some(At::Extension),
             (At::Size | At::Padding | At::Extension, b'\r') if self.digits > 0 => Some(At::SizeLf),
-            (At::Size | At::Padding | At::Extension, b'\n') if lenient && self.digits > 0 => {
-                Some(self.after_size())
+            (At::Size | At::Padding, b' ' | b'\t') if lenient && self.digits > 0 => {
+                self.extra(At::Padding)
             }
-            (At::Size, b' ' | b'\t') if lenient && self.digits == 0 => self.extra(At::Size),
-            (At::Size | At::Padding, b' ' | b'\t') if lenient => self.extra(At::Padding),
             // Leading zeros have no limit of their own in a response.
             (At::Size, b'0') if lenient && self.size == 0 && self.digits > 0 => {
                 self.extra(At::Size)
@@ -115,18 +110,19 @@ impl Chunks {
                 let digit = char::from(digit).to_digit(16)?;
                 self.digits += 1;
                 self.size = self.size.checked_mul(16)?.checked_add(digit.into())?;
-                (self.digits <= MAX_DIGITS).then_some(At::Size)
+                (self.digits <= MAX_SIZE_DIGITS).then_some(At::Size)
             }
-            (At::Extension, _) if is_text || lenient => self.extra(At::Extension),
+            (At::Extension, _) if is_text || (lenient && byte != b'\n') => {
+                self.extra(At::Extension)
+            }
             (At::SizeLf, b'\n') => Some(self.after_size()),
             (At::DataCr, b'\r') => Some(At::DataLf),
             (At::DataLf, b'\n') => Some(self.before_size()),
-            (At::DataCr, b'\n') if lenient => Some(self.before_size()),
             (At::LastLine, b'\r') => Some(At::EndLf),
-            (At::LastLine, b'\n') if lenient => Some(At::End),
-            (At::Trailer, b'\r') => Some(At::TrailerLf),
-            (At::Trailer, b'\n') if lenient => Some(At::LastLine),
-            (At::LastLine | At::Trailer, _) if is_text || lenient => self.extra(At::Trailer),
+            (At::LastLine | At::TrailerName, _) if is_token(byte) => self.extra(At::TrailerName),
+            (At::TrailerName, b':') => self.extra(At::TrailerValue),
+            (At::TrailerValue, b'\r') => Some(At::TrailerLf),
+            (At::TrailerValue, _) if is_text => self.extra(At::TrailerValue),
             (At::TrailerLf, b'\n') => Some(At::LastLine),
             (At::EndLf, b'\n') => Some(At::End),
             _ => None,
