@@ -1,7 +1,7 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	router-eval release bench bench-peers counts tokenizers
+	router-eval release bench bench-peers counts tokenizers fuzz
 
 help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
@@ -18,6 +18,7 @@ help:
 	@echo "make screenshots  the same, and updates the screenshots in the documentation"
 	@echo "make counts     count the instructions of a request and compare them with the budget"
 	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
+	@echo "make fuzz       mutate recorded messages and feed them to the parsers; SECONDS=600 TARGETS=\"requests sse\""
 	@echo "make upstreams  tollgate with third-party model servers"
 	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
 	@echo "make bench      compare tollgate with nginx: CPU, latency, memory; QUICK=1 for a short run"
@@ -49,13 +50,14 @@ lint: checks
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo fmt --check --manifest-path bench/Cargo.toml
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --test chain --test fleet --test counts --test tokenizers -- -D warnings
 	cargo clippy --manifest-path training/Cargo.toml --target-dir target -- -D warnings
 	cargo clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences are not checked"; fi
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources && scripts/check-advisories; \
+	else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # Rooms, words, contract and links: seconds, without a compiler.
 checks:
@@ -68,6 +70,7 @@ fmt:
 	cargo fmt
 	cargo fmt --manifest-path training/Cargo.toml
 	cargo fmt --manifest-path bench/Cargo.toml
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 # Installs PostgreSQL and Redis, which tests start themselves.
 servers:
@@ -86,6 +89,11 @@ fleet: servers
 
 counts:
 	tests/counts/run
+
+# Optimised, without the coverage that cargo-fuzz needs a nightly compiler for.
+fuzz:
+	cargo run --release --quiet --no-default-features --manifest-path fuzz/Cargo.toml --target-dir target -- \
+		$(or $(SECONDS),60) $(TARGETS)
 
 tokenizers:
 	tests/tokenizers/run

@@ -8,6 +8,10 @@
 
 #![warn(unreachable_pub)]
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+
 pub mod cli;
 pub mod server;
 

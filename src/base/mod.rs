@@ -14,6 +14,8 @@ pub(crate) mod fast_map;
 pub mod keys;
 pub mod money;
 pub(crate) mod month;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod mutation;
 pub mod rate;
 pub mod timestamp;
 pub mod tokens;

@@ -12,6 +12,8 @@ use futures_util::stream::BoxStream;
 mod anthropic;
 mod client;
 pub(crate) mod deployments;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz_targets;
 mod gemini;
 mod openai;
 #[cfg(test)]

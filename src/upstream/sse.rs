@@ -97,7 +97,12 @@ impl SseReader {
             let data = std::mem::take(&mut self.data);
             return std::mem::take(&mut self.has_data).then_some(Event(data));
         }
-        if let Some(data) = line.strip_prefix(b"data:") {
+        // A field without a colon has an empty value.
+        let data = match line {
+            b"data" => Some(&b""[..]),
+            line => line.strip_prefix(b"data:"),
+        };
+        if let Some(data) = data {
             if self.has_data {
                 self.data.push(b'\n');
             }
@@ -153,7 +158,8 @@ mod tests {
             ("data: a\n\ndata: b\n", vec!["a", "b"]),
             ("data: a\r\n\r\ndata: b\r\n", vec!["a", "b"]),
             ("data: a\r\rdata: b\r", vec!["a", "b"]),
-            ("data\n\n\n\ndata:\n\n", vec![""]),
+            ("data\n\n\n\ndata:\n\n", vec!["", ""]),
+            ("data: a\ndata\ndata: b\n\n", vec!["a\n\nb"]),
             ("data:  a\n\n", vec![" a"]),
         ] {
             assert_eq!(events(&[stream.as_bytes()]), read, "{stream:?}");

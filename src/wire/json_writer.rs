@@ -47,11 +47,11 @@ impl JsonWriter {
         self.raw("]")
     }
 
-    /// Appends the fields of `object`, which must have at least one, to the object being written, and closes it.
+    /// Appends the fields of `object` to the object being written, which has one at least, and closes it.
     pub(crate) fn further_fields(&mut self, object: &impl Serialize) -> &mut Self {
         let object = serde_json::to_string(object).expect("strings, numbers and JSON serialise");
         let fields = object.strip_prefix('{').expect("an object");
-        self.raw(",").raw(fields)
+        self.raw(if fields == "}" { "" } else { "," }).raw(fields)
     }
 
     pub(crate) fn into_string(self) -> String {
@@ -65,7 +65,61 @@ impl JsonWriter {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
     use super::*;
+
+    /// Any JSON, a few levels deep.
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "(?s).{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("(?s).{0,4}", inner, 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_object() -> impl Strategy<Value = Map<String, Value>> {
+        prop::collection::btree_map("(?s)b.{0,4}", any_json(), 0..4)
+            .prop_map(|fields| fields.into_iter().collect())
+    }
+
+    proptest! {
+        /// The text is what `serde_json` reads as the same value, for each way to write a piece.
+        #[test]
+        fn every_value_is_read_as_it_was_written(
+            text in "(?s).{0,40}",
+            number in any::<u64>(),
+            values in prop::collection::vec(any_json(), 0..4),
+            fields in any_object(),
+        ) {
+            let mut json = JsonWriter::default();
+            json.raw("{\"a\":[").string(&text).raw(",").number(number).raw(",");
+            json.list(&values, |value, json| {
+                json.value(value);
+            });
+            json.raw("]").further_fields(&fields);
+            let read: Value = serde_json::from_str(&json.into_string()).unwrap();
+            let mut expected = json!({ "a": [text, number, values] });
+            expected.as_object_mut().unwrap().extend(fields);
+            prop_assert_eq!(read, expected);
+        }
+    }
+
+    #[test]
+    fn no_further_fields_add_nothing() {
+        let mut json = JsonWriter::default();
+        json.raw("{\"a\":1").further_fields(&json!({}));
+        assert_eq!(json.into_string(), "{\"a\":1}");
+    }
 
     #[test]
     fn texts_are_escaped_where_they_must_be() {
@@ -88,7 +142,7 @@ mod tests {
             json.string(text);
         };
         json.list(&["x", "y"], quote);
-        json.further_fields(&serde_json::json!({ "e": [1], "f": {} }));
+        json.further_fields(&json!({ "e": [1], "f": {} }));
         assert_eq!(
             json.into_string(),
             r#"{"a":18446744073709551615,"b":-3,"c":[],"d":["x","y"],"e":[1],"f":{}}"#

@@ -76,8 +76,19 @@ impl Anthropic {
     }
 }
 
+/// The parts of the adapter without I/O, for tests of all adapters: a stream, a whole response, a request.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn translator() -> impl stream::Translator {
+    events::EventTranslator::default()
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn answer_of(body: &[u8]) -> Result<Answer, UpstreamError> {
+    answer::read(body)
+}
+
 /// The body sent upstream for a call.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", true)
 }

@@ -91,8 +91,19 @@ fn path(model: &str, method: &str) -> String {
     format!("/{collection}{model}:{method}")
 }
 
+/// The parts of the adapter without I/O, for tests of all adapters: a stream, a whole response, a request.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn translator(n: u32) -> impl stream::Translator {
+    EventTranslator::new(n, Arc::new(CallCache::default()))
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn answer_of(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
+    answer::read(body, n, &CallCache::default())
+}
+
 /// The body sent upstream for a call.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", &call_cache::CallCache::default())
 }
