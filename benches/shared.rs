@@ -37,7 +37,7 @@ use redis_server::RedisServer;
 
 /// How long each measurement takes.
 const MEASURED_FOR: Duration = Duration::from_secs(4);
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 /// Accounts of the measurement with many of them.
 const MANY: usize = 1_000;
 

@@ -128,7 +128,10 @@ async fn start(stores: &str) -> Running {
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
          [providers.play]\nkind = \"simulator\"\n"
     );
-    let token = ("TOLLGATE_OPERATOR_TOKEN".into(), "0123456789abcdef".into());
+    let token = (
+        "TOLLGATE_OPERATOR_TOKEN".into(),
+        "7c1f9a04e6b25d83d0487ae1936bf25c".into(),
+    );
     let config = Config::parse("bench", &text, &BTreeMap::from([token])).unwrap();
     server::start(config).await.unwrap()
 }

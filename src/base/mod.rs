@@ -11,6 +11,7 @@ pub(crate) mod clock_offset;
 pub mod durability;
 pub mod failpoint;
 pub(crate) mod fast_map;
+pub(crate) mod guessable;
 pub mod keys;
 pub mod money;
 pub(crate) mod month;

@@ -15,7 +15,10 @@ use super::{
     serve::{StopSignals, until_stopped},
 };
 use crate::{
-    base::{durability::Durability, keys::Secret, money::NanoUsd, rate::Ceilings},
+    base::{
+        durability::Durability, guessable::is_guessable, keys::Secret, money::NanoUsd,
+        rate::Ceilings,
+    },
     catalog::Catalog,
     cli::telemetry,
     config::{
@@ -44,7 +47,7 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
     let before = read_env(&env_file);
     let token = before
         .get("TOLLGATE_OPERATOR_TOKEN")
-        .filter(|token| token.len() >= 16);
+        .filter(|token| !is_guessable(token));
     let token = token.map_or_else(Secret::generate, |token| Secret::new(token.as_str()));
     let log = Log {
         format: LogFormat::Pretty,

@@ -19,6 +19,7 @@ use crate::{
     base::{
         checked_toml::{self, Mistake, Node, Section, Value, as_text},
         durability::Durability,
+        guessable::is_guessable,
         keys::Secret,
         money::NanoUsd,
         rate::Ceilings,
@@ -165,6 +166,11 @@ fn client_timeouts(section: &mut Section) -> ClientTimeouts {
 
 fn operator(mut section: Section, environment: &Environment) -> Operator {
     let listen = address(&mut section, "127.0.0.1:9090");
+    let key = if section.contains("token_file") {
+        "token_file"
+    } else {
+        "token_env"
+    };
     let token = secret(
         &mut section,
         "token",
@@ -173,11 +179,11 @@ fn operator(mut section: Section, environment: &Environment) -> Operator {
     );
     if token
         .as_ref()
-        .is_some_and(|token| token.reveal().len() < 16)
+        .is_some_and(|token| is_guessable(token.reveal()))
     {
         section.mistake(
-            "token_env",
-            "names a token of fewer than 16 characters; use a longer one",
+            key,
+            "names a token that can be guessed; expected a random one, e.g. of `openssl rand -hex 32`",
         );
     }
     section.finish();

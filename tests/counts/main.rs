@@ -127,7 +127,7 @@ fn requests(times: usize, scenario: &Scenario) {
     );
     let token = (
         "TOLLGATE_OPERATOR_TOKEN".to_owned(),
-        "0123456789abcdef".to_owned(),
+        "7c1f9a04e6b25d83d0487ae1936bf25c".to_owned(),
     );
     let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
     let running = runtime.block_on(server::start(config)).unwrap();

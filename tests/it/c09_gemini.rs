@@ -118,7 +118,10 @@ async fn a_check_lists_the_models() {
     upstream.answer_json(200, &json!({ "models": [] }));
     let checked = tokio::task::spawn_blocking(move || {
         let environment = [
-            ("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef"),
+            (
+                "TOLLGATE_OPERATOR_TOKEN",
+                "7c1f9a04e6b25d83d0487ae1936bf25c",
+            ),
             ("PROVIDER_KEY", PROVIDER_KEY),
         ];
         run(

@@ -57,8 +57,11 @@ provider = "play"
 
 fn environment(more: &[(&str, &str)]) -> BTreeMap<String, String> {
     let always = [
-        ("OPERATOR_TOKEN", "0123456789abcdef"),
-        ("TOLLGATE_OPERATOR_TOKEN", "fedcba9876543210"),
+        ("OPERATOR_TOKEN", "7c1f9a04e6b25d83d0487ae1936bf25c"),
+        (
+            "TOLLGATE_OPERATOR_TOKEN",
+            "e5302bd97f1c48a6b94d06e3c871fa52",
+        ),
         ("LOCAL_API_KEY", "sk-local"),
     ];
     let all = always.iter().chain(more);
@@ -97,7 +100,12 @@ fn a_full_file() {
     assert_eq!(config.server.client_timeouts.stall, Duration::from_secs(45));
     assert!(config.server.tls.is_none());
     assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
-    assert!(config.operator.token.matches("0123456789abcdef"));
+    assert!(
+        config
+            .operator
+            .token
+            .matches("7c1f9a04e6b25d83d0487ae1936bf25c")
+    );
     assert!(
         matches!(&config.store.location, StoreLocation::File(path) if path.ends_with("data/tollgate.db"))
     );
@@ -138,7 +146,10 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
     assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
     assert!(
-        config.operator.token.matches("fedcba9876543210"),
+        config
+            .operator
+            .token
+            .matches("e5302bd97f1c48a6b94d06e3c871fa52"),
         "TOLLGATE_OPERATOR_TOKEN"
     );
     assert_eq!(config.server.client_timeouts.head, Duration::from_secs(10));

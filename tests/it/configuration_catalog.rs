@@ -18,7 +18,7 @@ fn with_catalog(catalog: &str, extends: bool) -> Result<Config, String> {
     );
     let token = (
         "TOLLGATE_OPERATOR_TOKEN".to_owned(),
-        "0123456789abcdef".to_owned(),
+        "7c1f9a04e6b25d83d0487ae1936bf25c".to_owned(),
     );
     let config = Config::parse("tollgate.toml", &text, &BTreeMap::from([token]));
     config.map_err(|error| {

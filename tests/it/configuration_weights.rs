@@ -16,7 +16,7 @@ use crate::support::{
     stores,
 };
 
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 struct Folder(TempDir);
 

@@ -95,7 +95,10 @@ async fn an_unfinished_import_continues_from_the_same_files_alone() {
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n"
     );
     std::fs::write(&config, servers).unwrap();
-    let token = [("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")];
+    let token = [(
+        "TOLLGATE_OPERATOR_TOKEN",
+        "7c1f9a04e6b25d83d0487ae1936bf25c",
+    )];
     let config = config.to_str().unwrap();
     for command in ["serve", "check"] {
         let refused = run(&[command, "--config", config], &token);

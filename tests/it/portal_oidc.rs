@@ -261,7 +261,7 @@ async fn refusals_are_logged_without_secrets() {
         issuer.url(),
     );
     std::fs::write(&config, text).unwrap();
-    let token = "operator-token-canary-0123456789";
+    let token = "operator-token-canary-9c41e07ab35df826c01b7e94";
     let environment = [("TOLLGATE_OPERATOR_TOKEN", token), ("OIDC_SECRET", SECRET)];
     let (process, public, _) = Process::serve(&config, &environment).await;
     let browser = Browser::at(public);

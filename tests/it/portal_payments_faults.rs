@@ -170,7 +170,10 @@ async fn secrets_of_payments_are_in_no_log() {
     );
     let config = folder.path().join("tollgate.toml");
     std::fs::write(&config, text).unwrap();
-    let token = [("TOLLGATE_OPERATOR_TOKEN", "operator-token-0123456789")];
+    let token = [(
+        "TOLLGATE_OPERATOR_TOKEN",
+        "7c1f9a04e6b25d83d0487ae1936bf25c",
+    )];
     let (process, public, _) = Process::serve(&config, &token).await;
     let browser = Browser::at(public);
     browser

@@ -16,7 +16,10 @@ fn check(config: &Path) -> (i32, String, String) {
     let arguments = ["check", "--config", config.to_str().unwrap()];
     let output = run(
         &arguments,
-        &[("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")],
+        &[(
+            "TOLLGATE_OPERATOR_TOKEN",
+            "7c1f9a04e6b25d83d0487ae1936bf25c",
+        )],
     );
     let code = output.status.code().unwrap();
     (code, text(&output.stdout), text(&output.stderr))
@@ -52,6 +55,27 @@ fn check_reads_the_store() {
     let (code, stdout, _) = check(&config);
     assert_eq!(code, 1, "{stdout}");
     assert!(stdout.contains("cannot be used"), "{stdout}");
+}
+
+/// A gateway whose operator token can be guessed does not start, and a check says so.
+#[test]
+fn check_and_serve_refuse_an_operator_token_that_can_be_guessed() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let text_of_config = format!(
+        "{}providers.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
+        stores::lines(folder.path())
+    );
+    std::fs::write(&config, text_of_config).unwrap();
+    let token = [("TOLLGATE_OPERATOR_TOKEN", "changeme-changeme-changeme")];
+    for command in ["check", "serve"] {
+        let output = run(&[command, "--config", config.to_str().unwrap()], &token);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
+        assert!(stderr.contains("openssl rand -hex 32"), "{stderr}");
+        assert!(!stderr.contains("changeme"), "{stderr}");
+    }
 }
 
 /// The most common mistake in a `base_url` is a missing path.

@@ -22,7 +22,7 @@ use crate::support::{
     stores::{self, files_only},
 };
 
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 const MODEL: &str = "svc-standard";
 /// Makes the gateway run a built-in tool between two provider steps.
 const CALLS_A_TOOL: &str = r#"[[sim tool=convert_units {"amount":"1","from":"ether","to":"wei"}]]"#;

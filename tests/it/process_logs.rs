@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-const TOKEN: &str = "operator-token-canary-0123456789";
+const TOKEN: &str = "operator-token-canary-9c41e07ab35df826c01b7e94";
 const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
 /// Content of a request and of a response.
 const QUESTION: &str = "heliotrope marmalade";

@@ -14,7 +14,7 @@ use crate::support::{
     upstream::{Gate, chunk, completion, events, stream_head, usage_chunk},
 };
 
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 struct Reloading {
     folder: TempDir,

@@ -14,7 +14,10 @@ use crate::support::{
     tls::{Certificate, Met, get},
 };
 
-const TOKEN: [(&str, &str); 1] = [("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")];
+const TOKEN: [(&str, &str); 1] = [(
+    "TOLLGATE_OPERATOR_TOKEN",
+    "7c1f9a04e6b25d83d0487ae1936bf25c",
+)];
 
 struct Files {
     folder: TempDir,

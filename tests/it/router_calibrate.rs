@@ -34,7 +34,10 @@ impl Calibration {
     fn run(&self, more: &[&str]) -> Said {
         let labels = self.file("labels.jsonl");
         let arguments = ["router", "calibrate", labels.to_str().unwrap()];
-        let token = [("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef")];
+        let token = [(
+            "TOLLGATE_OPERATOR_TOKEN",
+            "7c1f9a04e6b25d83d0487ae1936bf25c",
+        )];
         let output = run(&[&arguments, more].concat(), &token);
         Said {
             code: output.status.code(),

@@ -18,7 +18,7 @@ use crate::{
     upstream::Upstream,
 };
 
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 /// Each account has its own key and credit.
 const ACCOUNTS: usize = 50;

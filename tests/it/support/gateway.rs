@@ -18,7 +18,7 @@ use tollgate::{
 
 use super::{FakeUpstream, RedisServer, Stream, stores};
 
-pub const OPERATOR_TOKEN: &str = "operator-token-for-tests";
+pub const OPERATOR_TOKEN: &str = "d41c7b09e2a58f36c9f013ab67e48d52";
 pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
 pub const UPSTREAM_MODEL: &str = "vendor-model-9";
 

@@ -14,7 +14,7 @@ use super::{FakeUpstream, Process, process::Ended, stores};
 
 /// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
-const TOKEN: &str = "0123456789abcdef";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 pub struct Serving {
     pub process: Process,
