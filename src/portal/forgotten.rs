@@ -71,7 +71,7 @@ pub(crate) struct ForgottenForm {
 
 pub(crate) async fn request_link(
     State(gateway): State<Arc<Gateway>>,
-    peer: Option<Extension<Peer>>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     OpenForm(sent): OpenForm<ForgottenForm>,
 ) -> Result<Response, PortalError> {
@@ -86,7 +86,6 @@ pub(crate) async fn request_link(
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
     }
-    let peer = peer.map(|Extension(Peer(address))| address);
     let throttle = &gateway.portal.throttle;
     throttle
         .message(email, peer)

@@ -1,8 +1,9 @@
 //! The settings page: the person's password, connected issuer and sessions.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
@@ -22,6 +23,7 @@ use super::{
     user_agent,
 };
 use crate::{
+    api::Peer,
     backoffice::{Attempt, Session},
     base::timestamp,
     gateway::Gateway,
@@ -111,13 +113,14 @@ pub(crate) struct NewPassword {
 
 pub(crate) async fn change_password(
     State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     SignedForm { me, form }: SignedForm<NewPassword>,
 ) -> Result<Response, PortalError> {
     if let Some(problem) = password_problem(&form.new) {
         return refused(&gateway, &me, problem).await;
     }
-    if !knows_password(&gateway, &me, form.present).await? {
+    if !knows_password(&gateway, &me, peer, form.present).await? {
         return refused(&gateway, &me, WRONG).await;
     }
     let passwords = &gateway.backoffice.passwords;
@@ -149,20 +152,23 @@ pub(crate) async fn refused(
 pub(crate) async fn knows_password(
     gateway: &Gateway,
     me: &SignedIn,
+    peer: IpAddr,
     present: String,
 ) -> Result<bool, PortalError> {
-    // Attempts are throttled, so that an unattended session cannot be used to guess the password.
-    let attempt = Attempt::new(&me.person.email, None, Some(&me.person.id));
-    let throttle = &gateway.portal.throttle;
-    throttle
-        .attempt(&attempt)
-        .map_err(|seconds| PortalError::TooMany { seconds })?;
     let kept = me.person.password.clone();
-    if kept.is_some() && !gateway.backoffice.passwords.verify(present, kept).await {
-        return Ok(false);
+    if kept.is_none() {
+        return Ok(true);
     }
-    throttle.succeeded(&attempt);
-    Ok(true)
+    // Attempts are throttled, so that an unattended session cannot be used to guess the password.
+    let throttle = &gateway.portal.throttle;
+    let counted = throttle
+        .attempt(&Attempt::confirmation(&me.person.id, peer))
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let right = gateway.backoffice.passwords.verify(present, kept).await;
+    if right {
+        throttle.succeeded(&counted);
+    }
+    Ok(right)
 }
 
 pub(crate) async fn end_sessions(

@@ -132,7 +132,7 @@ pub(crate) struct SignIn {
 
 pub(crate) async fn sign_in(
     State(gateway): State<Arc<Gateway>>,
-    peer: Option<Extension<Peer>>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     OpenForm(form_sent): OpenForm<SignIn>,
 ) -> Result<Response, PortalError> {
@@ -146,10 +146,9 @@ pub(crate) async fn sign_in(
     let email = email.as_str();
     let secure = gateway.portal.is_secure();
     let device = Device::known(&headers, secure, &gateway.operator_token, email);
-    let peer = peer.map(|Extension(Peer(address))| address);
-    let attempt = Attempt::new(email, peer, device.as_deref());
+    let attempt = Attempt::sign_in(email, peer, device.as_deref());
     let throttle = &gateway.portal.throttle;
-    throttle
+    let counted = throttle
         .attempt(&attempt)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     let person = gateway.backoffice.person_by_email(email).await?;
@@ -164,7 +163,7 @@ pub(crate) async fn sign_in(
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);
     };
-    throttle.succeeded(&attempt);
+    throttle.succeeded(&counted);
     let begun = start_session(&gateway, &headers, &person, &to).await?;
     // A password change that ran concurrently has ended all older sessions but not this one, so end it as well.
     let now = gateway.backoffice.person(&person.id).await?;

@@ -101,7 +101,7 @@ pub(crate) fn identity_fields(sent: &SignUp) -> Markup {
 
 pub(crate) async fn sign_up(
     State(gateway): State<Arc<Gateway>>,
-    peer: Option<Extension<Peer>>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     OpenForm(sent): OpenForm<SignUp>,
 ) -> Result<Response, PortalError> {
@@ -124,7 +124,6 @@ pub(crate) async fn sign_up(
     if let Some(problem) = problem {
         return again(problem);
     }
-    let peer = peer.map(|Extension(Peer(address))| address);
     gateway
         .portal
         .throttle

@@ -2,10 +2,9 @@
 //!
 //! Only the e-mail says whether the address already has an account; the page does not.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
-    Extension,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
@@ -20,7 +19,6 @@ use super::{
     sign_up::{SignUp, email_problem, identity_fields, name_problem},
 };
 use crate::{
-    api::Peer,
     backoffice::{
         NewLink, Person, Purpose,
         mail::{Email, templates},
@@ -52,7 +50,7 @@ pub(crate) fn form(
 
 pub(crate) async fn request_link(
     gateway: &Arc<Gateway>,
-    peer: Option<Extension<Peer>>,
+    peer: IpAddr,
     headers: &HeaderMap,
     sent: &SignUp,
 ) -> Result<Response, PortalError> {
@@ -64,7 +62,6 @@ pub(crate) async fn request_link(
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
     }
-    let peer = peer.map(|Extension(Peer(address))| address);
     let throttle = &gateway.portal.throttle;
     throttle
         .message(email, peer)

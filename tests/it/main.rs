@@ -91,6 +91,7 @@ mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;
 mod portal_emails;
+mod portal_guessing;
 mod portal_keys;
 mod portal_oidc;
 mod portal_oidc_people;

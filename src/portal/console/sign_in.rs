@@ -16,7 +16,7 @@ use crate::{
     api::Peer,
     backoffice::{Attempt, NewSession, Role},
     base::timestamp,
-    gateway::{Gateway, actions::TOKEN},
+    gateway::Gateway,
     portal::{
         cookies::{self, Kind, Token},
         error::PortalError,
@@ -108,19 +108,15 @@ pub(crate) struct SignIn {
 
 pub(crate) async fn sign_in(
     State(gateway): State<Arc<Gateway>>,
-    peer: Option<Extension<Peer>>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     OpenForm(sent): OpenForm<SignIn>,
 ) -> Result<Response, PortalError> {
     is_operator(&gateway, &headers).await?;
     let to = within(&sent.to);
-    // `TOKEN` is not a valid e-mail address, so guesses at the operator token are throttled separately from
-    // passwords.
-    let peer = peer.map(|Extension(Peer(address))| address);
-    let attempt = Attempt::new(TOKEN, peer, None);
     let throttle = &gateway.portal.throttle;
-    throttle
-        .attempt(&attempt)
+    let counted = throttle
+        .attempt(&Attempt::operator_token(peer))
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     if !gateway.operator_token.matches(sent.secret.trim()) {
         let problem = Some("This is not the operator token.");
@@ -128,7 +124,7 @@ pub(crate) async fn sign_in(
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);
     }
-    throttle.succeeded(&attempt);
+    throttle.succeeded(&counted);
     start_session(&gateway, &headers, &to).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Extension, extract::State, response::Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -11,6 +11,7 @@ use super::{
     authorization_url, issuer, issuer_redirect_page, with_attempt_cookie,
 };
 use crate::{
+    api::Peer,
     gateway::Gateway,
     portal::{
         error::PortalError,
@@ -66,9 +67,10 @@ pub(crate) struct ConnectForm {
 /// well.
 pub(crate) async fn connect(
     State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
     SignedForm { me, form }: SignedForm<ConnectForm>,
 ) -> Result<Response, PortalError> {
-    if !settings::knows_password(&gateway, &me, form.present).await? {
+    if !settings::knows_password(&gateway, &me, peer, form.present).await? {
         return settings::refused(&gateway, &me, settings::WRONG).await;
     }
     let session = me.session.digest;

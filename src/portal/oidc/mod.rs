@@ -145,7 +145,7 @@ pub(crate) struct CallbackQuery {
 
 async fn callback(
     State(gateway): State<Arc<Gateway>>,
-    peer: Option<Extension<Peer>>,
+    Extension(peer): Extension<Peer>,
     ReadQuery(query): ReadQuery<CallbackQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
@@ -157,7 +157,6 @@ async fn callback(
     let Some(attempt) = attempt else {
         return Ok(Refusal::Stale.page(issuer.name()));
     };
-    let peer = peer.map(|Extension(peer)| peer);
     let finished = finish(&gateway, issuer, &attempt, &query, peer, &headers).await;
     let mut response = finished.unwrap_or_else(|refusal| refusal.page(issuer.name()));
     let forgotten = cookies::forget(Kind::Attempt, secure);
@@ -170,7 +169,7 @@ async fn finish(
     issuer: &Issuer,
     attempt: &Attempt,
     query: &CallbackQuery,
-    peer: Option<Peer>,
+    peer: Peer,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     if query.iss.as_ref().is_some_and(|iss| iss != issuer.id()) {
@@ -208,14 +207,12 @@ async fn identify(
     issuer: &Issuer,
     attempt: &Attempt,
     code: &str,
-    peer: Option<Peer>,
+    Peer(peer): Peer,
 ) -> Result<Claims, Refusal> {
-    let peer = peer.map(|Peer(address)| address);
     // Codes are throttled against guessing: by attempt and by network.
-    let counted = backoffice::Attempt::new(&attempt.state, peer, None);
     let throttle = &gateway.portal.throttle;
-    let tried = throttle.attempt(&counted);
-    tried.map_err(|seconds| PortalError::TooMany { seconds })?;
+    let tried = throttle.attempt(&backoffice::Attempt::oidc(&attempt.state, peer));
+    let counted = tried.map_err(|seconds| PortalError::TooMany { seconds })?;
     let redirect_uri = redirect_uri(gateway);
     let asking: SignInAttempt<'_> = attempt.asking(&redirect_uri);
     let claims = issuer.identify(code, asking).await?;

@@ -28,7 +28,7 @@ pub(crate) async fn find_or_enrol(
     gateway: &Gateway,
     issuer: &Issuer,
     claims: &Claims,
-    peer: Option<Peer>,
+    Peer(peer): Peer,
 ) -> Result<Person, Refusal> {
     let (backoffice, identity) = (&gateway.backoffice, identity(issuer, claims));
     if let Some(person) = backoffice.person_by_identity(identity).await? {
@@ -43,10 +43,7 @@ pub(crate) async fn find_or_enrol(
     if !gateway.portal.sign_up_open {
         return Err(Refusal::Closed);
     }
-    let counted = gateway
-        .portal
-        .throttle
-        .sign_up(peer.map(|Peer(address)| address));
+    let counted = gateway.portal.throttle.sign_up(peer);
     counted.map_err(|seconds| PortalError::TooMany { seconds })?;
     let name = claims.name.as_deref().map(str::trim);
     let name = name.filter(|name| !name.is_empty() && is_name(name));

@@ -145,6 +145,16 @@ impl Browser {
 
     /// Submits the form of the last page.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
+        self.send(self.filled(path, fields)).await
+    }
+
+    /// Like `post`, from a client at this address behind a trusted proxy.
+    pub async fn post_from(&self, address: &str, path: &str, fields: &[(&str, &str)]) -> Seen {
+        let request = self.filled(path, fields);
+        self.send(request.header("x-forwarded-for", address)).await
+    }
+
+    fn filled(&self, path: &str, fields: &[(&str, &str)]) -> reqwest::RequestBuilder {
         let token = self.token();
         let with_token: Vec<_> = [("token", token.as_str())]
             .into_iter()
@@ -152,12 +162,9 @@ impl Browser {
             .collect();
         let origin = self.origin.clone();
         let request = self.request(Method::POST, path).header("origin", origin);
-        self.send(
-            request
-                .header("content-type", FORM)
-                .body(encoded(&with_token)),
-        )
-        .await
+        request
+            .header("content-type", FORM)
+            .body(encoded(&with_token))
     }
 
     /// A request with this browser's cookies and no other headers.

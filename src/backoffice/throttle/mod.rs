@@ -1,0 +1,336 @@
+//! Limits on password guessing, sign-ups and e-mails that visitors can request. In memory of one gateway only.
+//!
+//! An attempt to sign in with a password is counted three times: for the pair of person and network, for the network,
+//! and for the person over all networks. The last only slows attempts, and never those of a browser with which the
+//! person has signed in before: known browsers have counters of their own, which strangers cannot use. So guessing from
+//! many networks is slow too, and an attacker cannot lock out the owner of an address. There are also limits on sign-ups
+//! from one network, and on e-mails to one mailbox.
+
+use std::{
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest as _, Sha256};
+
+mod counters;
+
+use self::counters::{CounterKey, Counters, Limit, Rule};
+use super::people::email_key;
+
+/// Maximum of attempts for one person from one network, from one known browser, or in sessions of one person.
+const PER_PERSON: Rule = Rule::AtMost(8);
+/// Maximum of attempts from one network, for any person.
+const PER_NETWORK: Rule = Rule::AtMost(60);
+/// Maximum of sign-ups from one network.
+const SIGN_UPS: Rule = Rule::AtMost(20);
+/// Maximum of e-mails to one address that visitors from any network can request.
+const EMAILS: Rule = Rule::AtMost(5);
+
+#[derive(Default)]
+pub struct Throttle(Mutex<Counters>);
+
+/// The counters by which an attempt to prove an identity is counted. The first is that of the person.
+pub(crate) struct Attempt(Vec<Limit>);
+
+impl Attempt {
+    /// A sign-in with a password. `device` is the ID of a browser with which this person has signed in before.
+    pub(crate) fn sign_in(email: &str, peer: IpAddr, device: Option<&str>) -> Self {
+        // The form in which the store compares addresses: one person must not have several counters.
+        let email = email_key(email);
+        if let Some(device) = device {
+            return Self(vec![
+                limit(&["device", device], PER_PERSON),
+                // For an attacker who knew an earlier password and has collected the cookies of many sign-ins.
+                limit(&["known devices", &email], Rule::Slowing),
+                counted_only(of_network(peer)),
+            ]);
+        }
+        Self(vec![
+            limit(&["person", &network(peer), &email], PER_PERSON),
+            of_network(peer),
+            limit(&["person everywhere", &email], Rule::Slowing),
+        ])
+    }
+
+    /// A signed-in person enters their password again. Attempts of strangers in the same network do not refuse it.
+    pub(crate) fn confirmation(person_id: &str, peer: IpAddr) -> Self {
+        Self(vec![
+            limit(&["confirmation", person_id], PER_PERSON),
+            counted_only(of_network(peer)),
+        ])
+    }
+
+    /// A sign-in with the operator token. It is not counted over all networks: the token has too many bits to be
+    /// guessed, and strangers could slow down the operator.
+    pub(crate) fn operator_token(peer: IpAddr) -> Self {
+        Self(vec![
+            limit(&["operator token", &network(peer)], PER_PERSON),
+            of_network(peer),
+        ])
+    }
+
+    /// A return from an OpenID Connect issuer with a code, in the attempt with this random state.
+    pub(crate) fn oidc(state: &str, peer: IpAddr) -> Self {
+        Self(vec![
+            limit(&["oidc", &network(peer), state], PER_PERSON),
+            of_network(peer),
+        ])
+    }
+}
+
+/// An attempt that was counted.
+pub(crate) struct Counted {
+    person: CounterKey,
+    all: Vec<CounterKey>,
+}
+
+impl Throttle {
+    /// Counts an attempt; the error is the number of seconds until the next one is allowed.
+    ///
+    /// Call it before the password is verified, so that concurrent attempts are all counted.
+    pub(crate) fn attempt(&self, Attempt(limits): &Attempt) -> Result<Counted, u64> {
+        let all = self.count(limits)?;
+        let person = limits[0].key;
+        Ok(Counted { person, all })
+    }
+
+    /// Undoes the count of an attempt with the right password, and resets the person's counter.
+    pub(crate) fn succeeded(&self, counted: &Counted) {
+        let mut counters = self.counters();
+        for key in &counted.all {
+            counters.undo(key);
+        }
+        counters.reset(&counted.person);
+    }
+
+    /// Counts a sign-up; the error is the number of seconds until the next one is allowed.
+    pub(crate) fn sign_up(&self, peer: IpAddr) -> Result<(), u64> {
+        self.count(&[sign_ups_of(peer)])?;
+        Ok(())
+    }
+
+    /// Counts an e-mail that any visitor can request: as a sign-up from the visitor's network, and for the mailbox, which
+    /// must not be flooded from many networks. The error is the number of seconds until the next one is allowed.
+    pub(crate) fn message(&self, email: &str, peer: IpAddr) -> Result<(), u64> {
+        let mailbox = limit(&["email", &email_key(email)], EMAILS);
+        self.count(&[sign_ups_of(peer), mailbox])?;
+        Ok(())
+    }
+
+    fn count(&self, limits: &[Limit]) -> Result<Vec<CounterKey>, u64> {
+        let counted = self.counters().count(limits, Instant::now());
+        counted.map_err(|wait: Duration| wait.as_secs() + 1)
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn limit(parts: &[&str], rule: Rule) -> Limit {
+    Limit {
+        key: counter_key(parts),
+        rule,
+        refuses: true,
+    }
+}
+
+fn of_network(peer: IpAddr) -> Limit {
+    limit(&["network", &network(peer)], PER_NETWORK)
+}
+
+fn sign_ups_of(peer: IpAddr) -> Limit {
+    limit(&["sign-up", &network(peer)], SIGN_UPS)
+}
+
+fn counted_only(limit: Limit) -> Limit {
+    Limit {
+        refuses: false,
+        ..limit
+    }
+}
+
+/// The network of a peer: the /64 of an IPv6 address, because one customer has all of it, or the whole IPv4 address,
+/// also if it is mapped to IPv6.
+fn network(peer: IpAddr) -> String {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}")
+        }
+    }
+}
+
+/// The key of a counter, from parts whose lengths are hashed too, so that different parts never give one key.
+fn counter_key(parts: &[&str]) -> CounterKey {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update(part.len().to_be_bytes());
+        digest.update(part.as_bytes());
+    }
+    digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "203.0.113.7";
+    const VICTIM: &str = "victim@example.com";
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn from(address: &str, email: &str) -> Attempt {
+        Attempt::sign_in(email, ip(address), None)
+    }
+
+    /// An address of a network for each number.
+    fn elsewhere(number: usize) -> IpAddr {
+        ip(&format!("198.51.{}.{}", number / 250, number % 250))
+    }
+
+    fn most(rule: Rule) -> usize {
+        match rule {
+            Rule::AtMost(limit) => limit,
+            Rule::Slowing => unreachable!("it has no limit"),
+        }
+    }
+
+    /// Makes attempts until one is refused; returns how many were allowed, and the wait.
+    fn until_refused(throttle: &Throttle, attempt: impl Fn(usize) -> Attempt) -> (usize, u64) {
+        let mut tries = (0..1_000).map(|number| (number, throttle.attempt(&attempt(number))));
+        let refused = tries.find_map(|(number, tried)| Some((number, tried.err()?)));
+        refused.expect("an attempt is refused")
+    }
+
+    #[test]
+    fn guesses_from_one_network_do_not_lock_out_other_networks() {
+        let throttle = Throttle::default();
+        let (allowed, wait) = until_refused(&throttle, |_| from(HERE, VICTIM));
+        assert_eq!(allowed, most(PER_PERSON));
+        assert!((1..=901).contains(&wait));
+        assert!(throttle.attempt(&from(HERE, "Victim@example.com")).is_err());
+        assert!(throttle.attempt(&from("198.51.100.1", VICTIM)).is_ok());
+        assert!(throttle.attempt(&from(HERE, "other@example.com")).is_ok());
+    }
+
+    #[test]
+    fn guesses_from_many_networks_are_slowed_for_unknown_browsers_only() {
+        let throttle = Throttle::default();
+        let guess = |number| Attempt::sign_in(VICTIM, elsewhere(number), None);
+        let (allowed, wait) = until_refused(&throttle, guess);
+        assert_eq!(allowed, counters::UNSLOWED);
+        assert!((1..=16).contains(&wait), "{wait}");
+        assert!(throttle.attempt(&from(HERE, "other@example.com")).is_ok());
+        // The owner signs in with a known browser, also from a network that strangers have used up.
+        until_refused(&throttle, |number| {
+            Attempt::sign_in(&format!("{number}@example.com"), ip(HERE), None)
+        });
+        for _ in 0..100 {
+            let known = Attempt::sign_in(VICTIM, ip(HERE), Some("known"));
+            let counted = throttle.attempt(&known).unwrap();
+            throttle.succeeded(&counted);
+        }
+        assert!(throttle.attempt(&from(HERE, "new@example.com")).is_err());
+        // The browser has its own limit.
+        let known = |_| Attempt::sign_in(VICTIM, ip(HERE), Some("known"));
+        assert_eq!(until_refused(&throttle, known).0, most(PER_PERSON));
+    }
+
+    #[test]
+    fn many_known_browsers_of_a_person_are_slowed_together() {
+        let throttle = Throttle::default();
+        let known = |number: usize| {
+            let device = format!("device {number}");
+            Attempt::sign_in(VICTIM, elsewhere(number), Some(&device))
+        };
+        assert_eq!(until_refused(&throttle, known).0, counters::UNSLOWED);
+        assert!(throttle.attempt(&from(HERE, VICTIM)).is_ok());
+    }
+
+    /// The store ignores case and surrounding space, so these are one person.
+    #[test]
+    fn other_spellings_of_an_address_are_counted_together() {
+        let throttle = Throttle::default();
+        let spelt = |number: usize| {
+            let space = ["\u{2003}", " ", "\t"][number % 3].repeat(number);
+            let email = if number % 2 == 0 {
+                VICTIM
+            } else {
+                "VICTIM@Example.com"
+            };
+            from(HERE, &format!("{email}{space}"))
+        };
+        assert_eq!(until_refused(&throttle, spelt).0, most(PER_PERSON));
+    }
+
+    #[test]
+    fn confirmations_of_others_do_not_refuse_ones_own() {
+        let throttle = Throttle::default();
+        for number in 0..20 {
+            let person = format!("person_{number}");
+            let guess = |_| Attempt::confirmation(&person, ip(HERE));
+            assert_eq!(until_refused(&throttle, guess).0, most(PER_PERSON));
+        }
+        let own = Attempt::confirmation("person_me", ip(HERE));
+        assert!(throttle.attempt(&own).is_ok());
+        // They count for their network, in which strangers cannot go on.
+        assert!(throttle.attempt(&from(HERE, VICTIM)).is_err());
+        assert!(throttle.attempt(&from("198.51.100.1", VICTIM)).is_ok());
+    }
+
+    #[test]
+    fn a_network_as_a_whole_has_a_limit() {
+        let throttle = Throttle::default();
+        let guess = |number| from(HERE, &format!("{number}@example.com"));
+        assert_eq!(until_refused(&throttle, guess).0, most(PER_NETWORK));
+    }
+
+    #[test]
+    fn the_operator_token_is_limited_by_network_alone() {
+        let throttle = Throttle::default();
+        let here = |_| Attempt::operator_token(ip(HERE));
+        assert_eq!(until_refused(&throttle, here).0, most(PER_PERSON));
+        for number in 0..500 {
+            let tried = throttle.attempt(&Attempt::operator_token(elsewhere(number)));
+            assert!(tried.is_ok());
+        }
+    }
+
+    #[test]
+    fn a_successful_sign_in_resets_the_counters() {
+        let throttle = Throttle::default();
+        for _ in 0..2 * most(PER_NETWORK) {
+            let counted = throttle.attempt(&from(HERE, "me@example.com")).unwrap();
+            throttle.succeeded(&counted);
+        }
+    }
+
+    #[test]
+    fn a_mailbox_is_not_flooded_from_many_networks() {
+        let throttle = Throttle::default();
+        for number in 0..most(EMAILS) {
+            throttle.message(VICTIM, elsewhere(number)).unwrap();
+        }
+        assert!(throttle.message("Victim@example.com ", ip(HERE)).is_err());
+        for other in 0..most(SIGN_UPS) {
+            let email = format!("{other}@example.com");
+            throttle.message(&email, ip(HERE)).unwrap();
+        }
+        let one_more = throttle.message("one-more@example.com", ip(HERE));
+        assert!(one_more.is_err());
+    }
+
+    #[test]
+    fn mapped_ipv4_addresses_and_ipv6_networks_are_normalised() {
+        let of = |text: &str| network(ip(text));
+        assert_eq!(of("::ffff:203.0.113.7"), of(HERE));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+}
