@@ -75,6 +75,18 @@ const SPENT: Table = Table {
     identity: None,
 };
 
+/// Copied, so that known browsers stay known, and operators signed in.
+const SECRETS: Table = Table {
+    name: "backoffice_secrets",
+    key: &["name"],
+    columns: &[
+        Column::text("name"),
+        Column::text("secret"),
+        Column::int("made_at"),
+    ],
+    identity: None,
+};
+
 const ACTIONS: Table = Table {
     name: "backoffice_actions",
     key: &["seq"],
@@ -166,7 +178,7 @@ const DELIVERIES: Table = Table {
 };
 
 const TABLES: &[Table] = &[
-    PEOPLE, SESSIONS, IDENTITIES, SPENT, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+    PEOPLE, SESSIONS, IDENTITIES, SPENT, SECRETS, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
 ];
 
 #[test]

@@ -1,5 +1,5 @@
 //! The backoffice stores everything the portal needs beside the ledger: people who sign in, their sessions, one-time
-//! links and OpenID Connect identities, checkouts, operator actions, and alerts with their deliveries. It also has the
+//! links, OpenID Connect identities and the secret that signs cookies, checkouts, operator actions, and alerts with their deliveries. It also has the
 //! clients for the services that these depend on: SMTP, webhooks, OpenID Connect issuers and payment providers.
 //!
 //! The store is separate from the ledger, in an SQLite file or over PostgreSQL connections of its own, so a failure here
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 mod actions;
 mod alerts;
 mod checkouts;
+mod cookie_secret;
 mod deliveries;
 mod identities;
 pub(crate) mod import;
@@ -53,11 +54,12 @@ pub(crate) use self::{
     actions::RecordedAction,
     alerts::{Alert, AlertKind, NewAlert},
     checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
+    cookie_secret::{COOKIES, CookieSecret, Signed},
     deliveries::{Channel, Delivery, Route},
     identities::Identity,
     links::Link,
     password::Passwords,
-    people::Person,
+    people::{Person, email_key},
     sessions::Session,
     throttle::{Attempt, Throttle},
 };

@@ -178,7 +178,7 @@ impl Backoffice {
 }
 
 /// The form in which addresses are compared: trimmed and in lower case.
-pub(super) fn email_key(email: &str) -> String {
+pub(crate) fn email_key(email: &str) -> String {
     email.trim().to_lowercase()
 }
 

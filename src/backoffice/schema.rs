@@ -48,6 +48,12 @@ macro_rules! tables {
                 expires_at BIGINT NOT NULL
             );
             CREATE INDEX backoffice_spent_by_end ON backoffice_spent (expires_at);
+            -- Random secrets in hexadecimal. The one named `cookies` signs the portal's cookies.
+            CREATE TABLE backoffice_secrets (
+                name    TEXT PRIMARY KEY NOT NULL,
+                secret  TEXT NOT NULL,
+                made_at BIGINT NOT NULL
+            );
             CREATE TABLE backoffice_actions (
                 seq          ",
             $sequence,

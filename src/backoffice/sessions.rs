@@ -169,7 +169,7 @@ pub(crate) fn hex(digest: &Digest) -> String {
     })
 }
 
-fn digest(hex: &str) -> Option<Digest> {
+pub(super) fn digest(hex: &str) -> Option<Digest> {
     let mut digest = Digest::default();
     if hex.len() != 2 * digest.len() {
         return None;

@@ -27,7 +27,7 @@ mod table;
 mod telemetry;
 
 use operator_commands::{
-    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, Target,
+    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, SecretCommand, Target,
 };
 use router_calibrate::RouterCommand;
 
@@ -118,6 +118,13 @@ enum Command {
     Prune(prune::Options),
     /// Move everything from the SQLite files of a stopped gateway into an empty PostgreSQL database
     Import(import::Options),
+    /// Replace the secret that signs the portal's cookies
+    Secret {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -173,6 +180,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Backup(options) => backup::run(options).await,
         Command::Prune(options) => prune::run(&options).await,
         Command::Import(options) => import::run(&options).await,
+        Command::Secret { target, command } => operator_commands::secret(&target, &command).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

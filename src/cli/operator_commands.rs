@@ -1,4 +1,4 @@
-//! `tollgate account|key|credit|limit|model|request|route`: commands that call the operator API of a running gateway.
+//! `tollgate account|key|credit|limit|model|request|route|secret`: commands that call the operator API of a running gateway.
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
@@ -143,6 +143,12 @@ pub(crate) enum LimitCommand {
     List,
 }
 
+#[derive(Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Replace the secret by a new random one: sessions of the operator token end, and known browsers become unknown
+    Rotate,
+}
+
 pub(crate) async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
     let one = |id: &str| format!("/operator/accounts/{}", segment(id));
     let invited = matches!(command, AccountCommand::Invite { .. });
@@ -279,6 +285,13 @@ pub(crate) async fn limit(target: &Target, command: LimitCommand) -> Result<(), 
         LimitCommand::List => (Method::GET, None),
     };
     send(target, method, "/operator/limits", body).await
+}
+
+pub(crate) async fn secret(target: &Target, command: &SecretCommand) -> Result<(), String> {
+    let path = match command {
+        SecretCommand::Rotate => "/operator/secret/rotate",
+    };
+    send(target, Method::POST, path, None).await
 }
 
 pub(crate) async fn request(target: &Target, id: &str) -> Result<(), String> {

@@ -32,6 +32,7 @@ mod abandoned;
 pub(crate) mod actions;
 mod admissions;
 pub mod alerts;
+mod cookie_secret;
 mod emails;
 mod hybrids;
 pub(crate) mod metrics;

@@ -1,5 +1,6 @@
 //! Settings and state that the portal's pages share.
 
+use super::cookie_secret::CachedSecret;
 use crate::{backoffice::Throttle, base::keys::Secret, catalog::Plan, config};
 
 pub struct Portal {
@@ -15,6 +16,7 @@ pub struct Portal {
     /// Plan of a new account.
     pub sign_up_plan: Plan,
     pub throttle: Throttle,
+    pub(super) cookie_secret: CachedSecret,
 }
 
 impl Portal {
@@ -27,6 +29,7 @@ impl Portal {
             sign_up_open: config.sign_up_open,
             sign_up_plan: config.sign_up_plan,
             throttle: Throttle::default(),
+            cookie_secret: CachedSecret::default(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The portal's cookies and the tokens in them.
 
 use axum::http::{HeaderMap, HeaderValue, header};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    backoffice,
+    backoffice::{self, CookieSecret, Signed, email_key},
     base::keys::{Secret, random_text},
 };
 
@@ -83,12 +84,15 @@ impl Token {
         Sha256::digest(self.0.reveal().as_bytes()).into()
     }
 
-    /// The digest under which a session opened with the operator token is stored. It includes that token, so
-    /// the session is no longer found once the token is replaced.
-    pub(crate) fn digest_with(&self, secret: &Secret) -> backoffice::Digest {
-        let secret = Sha256::digest(secret.reveal().as_bytes());
-        let token = Sha256::digest(self.0.reveal().as_bytes());
-        Sha256::digest([&b"operator "[..], &secret[..], &token[..]].concat()).into()
+    /// The digest under which a session opened with the operator token is stored. It depends on that token and on
+    /// the secret that signs cookies, so the session is no longer found once one of them is replaced.
+    pub(crate) fn operator_digest(
+        &self,
+        secret: &CookieSecret,
+        operator_token: &Secret,
+    ) -> backoffice::Digest {
+        let parts = [operator_token.reveal(), self.0.reveal()];
+        secret.sign(Signed::OperatorSession, &parts)
     }
 
     /// The token that a form must carry to prove that it comes from a page rendered for this visitor.
@@ -131,21 +135,28 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(secret: &Secret, email: &str) -> Self {
+    pub(crate) fn new(secret: &CookieSecret, email: &str) -> Self {
         let number = random_text(22);
-        let proof = proof(secret, email, &number);
+        let proof = secret.sign(Signed::Device, &[&email_key(email), &number]);
+        let proof = BASE64_URL_SAFE_NO_PAD.encode(proof);
         Self { number, proof }
+    }
+
+    /// Whether the request has a cookie of a browser, valid or not.
+    pub(crate) fn is_presented(headers: &HeaderMap, secure: bool) -> bool {
+        presented(headers, Kind::Device, secure).is_some()
     }
 
     /// The number of this browser, if it has a valid proof for this e-mail address.
     pub(crate) fn known(
         headers: &HeaderMap,
         secure: bool,
-        secret: &Secret,
+        secret: &CookieSecret,
         email: &str,
     ) -> Option<String> {
-        let (number, sent) = value(headers, Kind::Device.name(secure))?.split_once('.')?;
-        let right = Secret::new(proof(secret, email, number)).matches(sent);
+        let (number, sent) = presented(headers, Kind::Device, secure)?.split_once('.')?;
+        let sent = BASE64_URL_SAFE_NO_PAD.decode(sent).ok()?;
+        let right = secret.verifies(Signed::Device, &[&email_key(email), number], &sent);
         right.then(|| number.to_owned())
     }
 
@@ -153,15 +164,6 @@ impl Device {
         let value = format!("{}.{}", self.number, self.proof);
         cookie(Kind::Device, &value, Kind::Device.seconds(), secure)
     }
-}
-
-/// A keyed digest of address and number. The address is preceded by its length, so that different inputs never
-/// concatenate to one text; the keyed digest is hashed again with the key, which rules out length extension.
-fn proof(secret: &Secret, email: &str, number: &str) -> String {
-    let key = Sha256::digest([b"device ", secret.reveal().as_bytes()].concat());
-    let text = format!("{} {} {number}", email.len(), email.to_lowercase());
-    let inner = Sha256::digest([&key[..], text.as_bytes()].concat());
-    hex(&Sha256::digest([&key[..], &inner[..]].concat()))
 }
 
 fn cookie(kind: Kind, value: &str, seconds: Option<i64>, secure: bool) -> HeaderValue {
@@ -216,12 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn the_session_digest_depends_on_the_operator_token() {
+    fn the_digest_of_an_operator_session_depends_on_both_secrets() {
         let token = Token::generate();
         let (one, other) = (Secret::new("one"), Secret::new("other"));
-        assert_eq!(token.digest_with(&one), token.digest_with(&one));
-        assert_ne!(token.digest_with(&one), token.digest_with(&other));
-        assert_ne!(token.digest_with(&one), token.digest());
+        let [first, second] = [[1; 32], [2; 32]].map(|bytes| CookieSecret::new(&bytes));
+        let digest = token.operator_digest(&first, &one);
+        assert_eq!(token.operator_digest(&first, &one), digest);
+        assert_ne!(token.operator_digest(&first, &other), digest);
+        assert_ne!(token.operator_digest(&second, &one), digest);
+        assert_ne!(Token::generate().operator_digest(&first, &one), digest);
+        assert_ne!(token.digest(), digest);
     }
 
     #[test]
@@ -242,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_device_cookie_is_valid_for_its_address_only() {
-        let (secret, other) = (Secret::new("one secret"), Secret::new("another"));
+        let [secret, other] = [[1; 32], [2; 32]].map(|bytes| CookieSecret::new(&bytes));
         let headers = sent(&Device::new(&secret, "a@example.com").set(false));
-        assert!(Device::known(&headers, false, &secret, "A@example.com").is_some());
+        assert!(Device::known(&headers, false, &secret, "A@example.com ").is_some());
         assert!(Device::known(&headers, false, &secret, "b@example.com").is_none());
         assert!(Device::known(&headers, false, &other, "a@example.com").is_none());
     }

@@ -144,8 +144,7 @@ pub(crate) async fn sign_in(
     // 254 characters are the longest valid address; the rest is cut before the lookup.
     let email: String = email.trim().chars().take(254).collect();
     let email = email.as_str();
-    let secure = gateway.portal.is_secure();
-    let device = Device::known(&headers, secure, &gateway.operator_token, email);
+    let device = known_device(&gateway, &headers, email).await?;
     let attempt = Attempt::sign_in(email, peer, device.as_deref());
     let throttle = &gateway.portal.throttle;
     let counted = throttle
@@ -173,6 +172,20 @@ pub(crate) async fn sign_in(
     Ok(begun)
 }
 
+/// The number of the request's browser, if this person has signed in with it before.
+async fn known_device(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    email: &str,
+) -> Result<Option<String>, PortalError> {
+    let secure = gateway.portal.is_secure();
+    if !Device::is_presented(headers, secure) {
+        return Ok(None);
+    }
+    let secret = gateway.cookie_secret().await?;
+    Ok(Device::known(headers, secure, &secret, email))
+}
+
 /// Ends the session that the request's cookie names, whether it was opened with a password or with the operator
 /// token.
 pub(crate) async fn end_presented_session(
@@ -182,8 +195,9 @@ pub(crate) async fn end_presented_session(
     let secure = gateway.portal.is_secure();
     if let Some(before) = Token::presented(headers, Kind::Session, secure) {
         gateway.backoffice.end_session(&before.digest()).await?;
-        let with_token = before.digest_with(&gateway.operator_token);
-        gateway.backoffice.end_session(&with_token).await?;
+        let secret = gateway.cookie_secret().await?;
+        let of_operator = before.operator_digest(&secret, &gateway.operator_token);
+        gateway.backoffice.end_session(&of_operator).await?;
     }
     Ok(())
 }
@@ -198,6 +212,7 @@ pub(crate) async fn start_session(
 ) -> Result<Response, PortalError> {
     let secure = gateway.portal.is_secure();
     end_presented_session(gateway, headers).await?;
+    let secret = gateway.cookie_secret().await?;
     let (token, now) = (Token::generate(), timestamp::now());
     let session = NewSession {
         digest: token.digest(),
@@ -209,7 +224,7 @@ pub(crate) async fn start_session(
     };
     gateway.backoffice.begin_session(session).await?;
     let mut response = layout::redirect(&destination(to));
-    let device = Device::new(&gateway.operator_token, &person.email);
+    let device = Device::new(&secret, &person.email);
     for cookie in [
         token.set(Kind::Session, secure),
         cookies::forget(Kind::Visit, secure),

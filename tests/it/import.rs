@@ -29,6 +29,8 @@ struct Used {
     stripe: FakeStripe,
     /// A customer who signed up, and bought credit.
     browser: Browser,
+    /// Signed in with the operator token.
+    operator: Browser,
     /// All accounts: the gateway's, and those below.
     accounts: Vec<String>,
     indebted: Account,
@@ -158,7 +160,7 @@ async fn used() -> Used {
     let path = format!("/operator/accounts/{}/invitations", browser.account_id);
     let invited = json!({ "email": "friend@example.com" });
     let invited = operate(&gateway, Method::POST, &path, invited).await;
-    with_token(&gateway).await;
+    let operator = with_token(&gateway).await;
 
     let accounts = [&gateway.account_id, &rich.id, &indebted.id, &lapsed.id];
     let accounts = accounts
@@ -170,6 +172,7 @@ async fn used() -> Used {
         gateway,
         stripe,
         browser,
+        operator,
         indebted,
         lapsed,
         closed,
@@ -264,6 +267,7 @@ async fn a_gateway_on_servers_continues_after_one_on_files() {
     assert_eq!(sent["messages"][0]["content"], "Remember 7.");
 
     people_are_known(&gateway, &used.browser, &used.invitation).await;
+    operator_is_known(&gateway, &used.operator).await;
     gateway.idle().await;
     let audit = gateway
         .operate(Method::POST, "/operator/audit", Some(json!({})))
@@ -287,6 +291,14 @@ async fn people_are_known(gateway: &TestGateway, before: &Browser, invitation: &
     let at = invitation.find("/portal/").unwrap();
     let page = invited.get(&invitation[at..]).await;
     assert!(page.assert_page().contains("friend@example.com"));
+}
+
+/// A session of the operator token goes on, so the secret that signs cookies was copied.
+async fn operator_is_known(gateway: &TestGateway, before: &Browser) {
+    let session = Browser::new(gateway);
+    let cookie = before.cookie("tollgate-session").unwrap();
+    session.set_cookie("tollgate-session", &cookie);
+    session.get("/portal/console").await.assert_page();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,6 +101,7 @@ mod portal_people;
 mod portal_playground;
 mod portal_proxies;
 mod portal_requests;
+mod portal_secret;
 mod portal_security;
 mod portal_usage;
 mod process;

@@ -256,6 +256,8 @@ async fn the_operators_commands_do_what_the_api_does() {
             .len(),
         17
     );
+    let rotated = command(&["secret", "rotate", "--json"]);
+    assert_eq!(rotated["name"], "cookies");
 }
 
 #[tokio::test]

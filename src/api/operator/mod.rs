@@ -29,6 +29,7 @@ mod people;
 mod query;
 mod requests;
 mod routing;
+mod secret;
 mod usage;
 
 pub(crate) use audit::AuditObject;
@@ -84,6 +85,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/routing/explain", post(routing::explain))
         .route("/operator/analytics", get(analytics::show))
         .route("/operator/audit", post(audit::run))
+        .route("/operator/secret/rotate", post(secret::rotate))
         .route("/operator/alerts", get(alerts::list))
         .route("/metrics", get(metrics::show))
         .fallback(not_found)

@@ -14,6 +14,7 @@ mod error;
 mod keys;
 mod payments;
 mod people;
+mod secret;
 mod settings;
 
 pub(crate) use self::{

@@ -67,8 +67,9 @@ pub(crate) async fn presented(
     let (backoffice, now) = (&gateway.backoffice, timestamp::now());
     let mut session = backoffice.session(&token.digest(), now).await?;
     if session.is_none() {
-        let with_token = token.digest_with(&gateway.operator_token);
-        session = backoffice.session(&with_token, now).await?;
+        let secret = gateway.cookie_secret().await?;
+        let of_operator = token.operator_digest(&secret, &gateway.operator_token);
+        session = backoffice.session(&of_operator, now).await?;
     }
     Ok(session.map(|session| (token, session)))
 }

@@ -128,7 +128,7 @@ pub(crate) async fn sign_in(
     start_session(&gateway, &headers, &to).await
 }
 
-/// Starts a session that ends when the operator token is replaced.
+/// Starts a session that ends when the operator token or the secret that signs cookies is replaced.
 async fn start_session(
     gateway: &Gateway,
     headers: &HeaderMap,
@@ -136,8 +136,9 @@ async fn start_session(
 ) -> Result<Response, PortalError> {
     end_presented_session(gateway, headers).await?;
     let (token, now) = (Token::generate(), timestamp::now());
+    let secret = gateway.cookie_secret().await?;
     let session = NewSession {
-        digest: token.digest_with(&gateway.operator_token),
+        digest: token.operator_digest(&secret, &gateway.operator_token),
         person_id: None,
         role: Role::Operator,
         agent: agent(headers),

@@ -2,12 +2,11 @@
 //! the browser that started it, and any gateway of a fleet can finish it.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use ring::hmac;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    backoffice::{Digest, oidc::SignInAttempt},
+    backoffice::{CookieSecret, Digest, Signed, oidc::SignInAttempt},
     base::{
         keys::{Secret, random_text},
         timestamp,
@@ -69,27 +68,24 @@ impl Attempt {
     }
 
     /// The cookie value: JSON that the browser can read, with an HMAC so that it cannot be changed.
-    pub(crate) fn sealed(&self, secret: &Secret) -> String {
+    pub(crate) fn sealed(&self, secret: &CookieSecret) -> String {
         let text = serde_json::to_vec(self).expect("our own fields serialise");
         let text = BASE64_URL_SAFE_NO_PAD.encode(text);
-        let tag = hmac::sign(&key(secret), text.as_bytes());
+        let tag = secret.sign(Signed::OidcAttempt, &[&text]);
         format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
     /// The attempt in a cookie value, if its HMAC is valid and it has not expired.
-    pub(crate) fn opened(sealed: &str, secret: &Secret) -> Option<Self> {
+    pub(crate) fn opened(sealed: &str, secret: &CookieSecret) -> Option<Self> {
         let (text, tag) = sealed.split_once('.')?;
         let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&key(secret), text.as_bytes(), &tag).ok()?;
+        if !secret.verifies(Signed::OidcAttempt, &[text], &tag) {
+            return None;
+        }
         let text = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let attempt: Self = serde_json::from_slice(&text).ok()?;
         (timestamp::now() < attempt.until).then_some(attempt)
     }
-}
-
-fn key(secret: &Secret) -> hmac::Key {
-    let key = Sha256::digest([b"oidc attempt ", secret.reveal().as_bytes()].concat());
-    hmac::Key::new(hmac::HMAC_SHA256, &key)
 }
 
 #[cfg(test)]
@@ -103,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_sealed_attempt_opens_only_unchanged_and_with_our_secret() {
-        let (ours, others) = (Secret::new("ours"), Secret::new("others"));
+        let [ours, others] = [[1; 32], [2; 32]].map(|bytes| CookieSecret::new(&bytes));
         let attempt = attempt();
         let sealed = attempt.sealed(&ours);
         assert!(sealed.len() < 2_500, "{}", sealed.len());
@@ -125,7 +121,7 @@ mod tests {
 
     #[test]
     fn an_attempt_expires() {
-        let secret = Secret::new("ours");
+        let secret = CookieSecret::new(&[1; 32]);
         let mut late = attempt();
         late.until = timestamp::now();
         assert!(Attempt::opened(&late.sealed(&secret), &secret).is_none());

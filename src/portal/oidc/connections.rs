@@ -77,7 +77,9 @@ pub(crate) async fn connect(
     let attempt = Attempt::new("/portal/settings".into(), Purpose::Connect { session });
     let name = issuer(&gateway)?.name();
     Ok(match authorization_url(&gateway, &attempt).await? {
-        Ok(url) => with_attempt_cookie(&gateway, &attempt, issuer_redirect_page(&url, name)),
+        Ok(url) => {
+            with_attempt_cookie(&gateway, &attempt, issuer_redirect_page(&url, name)).await?
+        }
         Err(refusal) => refusal.page(name),
     })
 }

@@ -88,12 +88,14 @@ async fn start(
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
     let secure = gateway.portal.is_secure();
+    let secret = gateway.cookie_secret().await?;
     let before = Token::presented(&headers, Kind::Session, secure).map_or_else(Vec::new, |token| {
-        vec![token.digest(), token.digest_with(&gateway.operator_token)]
+        let of_operator = token.operator_digest(&secret, &gateway.operator_token);
+        vec![token.digest(), of_operator]
     });
     let attempt = Attempt::new(back_to(&query.to), Purpose::SignIn { before });
     Ok(match authorization_url(&gateway, &attempt).await? {
-        Ok(url) => with_attempt_cookie(&gateway, &attempt, layout::redirect(&url)),
+        Ok(url) => with_attempt_cookie(&gateway, &attempt, layout::redirect(&url)).await?,
         Err(refusal) => refusal.page(issuer(&gateway)?.name()),
     })
 }
@@ -123,11 +125,15 @@ async fn authorization_url(
 }
 
 /// Adds the cookie with the sealed attempt to a response.
-fn with_attempt_cookie(gateway: &Gateway, attempt: &Attempt, mut response: Response) -> Response {
-    let sealed = attempt.sealed(&gateway.operator_token);
+async fn with_attempt_cookie(
+    gateway: &Gateway,
+    attempt: &Attempt,
+    mut response: Response,
+) -> Result<Response, PortalError> {
+    let sealed = attempt.sealed(&gateway.cookie_secret().await?);
     let cookie = cookies::set(Kind::Attempt, &sealed, gateway.portal.is_secure());
     response.headers_mut().append(header::SET_COOKIE, cookie);
-    response
+    Ok(response)
 }
 
 /// The query that the issuer adds to the callback URL.
@@ -150,8 +156,10 @@ async fn callback(
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
     let (issuer, secure) = (issuer(&gateway)?, gateway.portal.is_secure());
-    let sent = cookies::presented(&headers, Kind::Attempt, secure);
-    let attempt = sent.and_then(|sent| Attempt::opened(sent, &gateway.operator_token));
+    let attempt = match cookies::presented(&headers, Kind::Attempt, secure) {
+        Some(sent) => Attempt::opened(sent, &gateway.cookie_secret().await?),
+        None => None,
+    };
     let attempt = attempt.filter(|attempt| attempt.has_state(&query.state));
     // The attempt's cookie is kept, so that a forged callback does not abort the running sign-in.
     let Some(attempt) = attempt else {
