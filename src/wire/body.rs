@@ -4,25 +4,42 @@ use std::fmt;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::depth::{MAX_DEPTH, too_deep};
+use super::shape::{Excess, MAX_DEPTH, MAX_VALUES, excess};
 use crate::wire::error::GatewayError;
 
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
-    if too_deep(body) {
-        let message = format!("The body nests more than {MAX_DEPTH} levels deep.");
-        return Err(GatewayError::InvalidRequest {
-            message,
-            param: None,
-        });
+    if let Some(excess) = excess(body) {
+        return Err(too_much(&excess));
     }
     // Checks the whole body, including values that the parser skips.
     let body = std::str::from_utf8(body).map_err(not_json)?;
     serde_json::from_str(body).map_err(|_| explain::<T>(body))
 }
 
+/// The error for a body that is refused before it is parsed.
+fn too_much(excess: &Excess<'_>) -> GatewayError {
+    let (message, param) = match excess {
+        Excess::Depth => (
+            format!("The body nests more than {MAX_DEPTH} levels deep."),
+            None,
+        ),
+        Excess::Values { field } => {
+            let most = format!(
+                "a body may have at most {MAX_VALUES} JSON values, counting objects, arrays and their entries"
+            );
+            let message = match field {
+                Some(field) => format!("`{field}` has too many entries: {most}."),
+                None => format!("The body has too many entries: {most}."),
+            };
+            (message, field.map(str::to_owned))
+        }
+    };
+    GatewayError::InvalidRequest { message, param }
+}
+
 /// Parses an invalid body again, this time tracking the path, to find the field at fault.
 ///
-/// Tracking has a cost for each key, so valid requests are parsed without it.
+/// Tracking has a cost for each key, so valid requests are parsed without it. The number of keys is bounded by then.
 fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
     // First checks that it is JSON at all: where the typed parser expects a keyword or a variant, it reports any other
     // value as bad syntax.

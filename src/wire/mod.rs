@@ -7,7 +7,6 @@
 
 mod body;
 pub mod chat;
-pub(crate) mod depth;
 pub(crate) mod error;
 mod integer;
 pub(crate) mod json_text;
@@ -16,6 +15,7 @@ pub(crate) mod model;
 pub(crate) mod part;
 mod pricing;
 pub(crate) mod responses;
+pub(crate) mod shape;
 pub(crate) mod stream_normalizer;
 pub(crate) mod stream_writer;
 mod string_list;

@@ -1,5 +1,7 @@
 //! Translates chat messages into `contents`: parts, with the roles user and model in turn.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -96,10 +98,11 @@ pub(crate) fn contents<'a>(
                 let calls_made = call_parts(&message.tool_calls, &metadata, needs_signatures);
                 push_parts(&mut contents, ContentRole::Model, calls_made);
                 let results = messages[at..].iter();
-                let results: Vec<_> = results
+                let count = results
                     .take_while(|message| message.role == Role::Tool)
-                    .collect();
-                at += results.len();
+                    .count();
+                let results = &messages[at..at + count];
+                at += count;
                 let parts = result_parts(&message.tool_calls, &metadata, results);
                 if !parts.is_empty() {
                     contents.push(Content {
@@ -173,12 +176,16 @@ fn call_parts<'a>(
 fn result_parts<'a>(
     calls: &'a [ToolCall],
     metadata: &[CallMetadata],
-    mut results: Vec<&'a Message>,
+    results: &'a [Message],
 ) -> Vec<Part<'a>> {
+    // By the IDs of their calls, because a turn may have thousands; calls with equal IDs get their results in order.
+    let mut by_call: HashMap<&str, VecDeque<&Message>> = HashMap::new();
+    for result in results {
+        let id = result.tool_call_id.as_deref().unwrap_or_default();
+        by_call.entry(id).or_default().push_back(result);
+    }
     let part = |(call, metadata): (&'a ToolCall, &CallMetadata)| {
-        let is_result_of_call =
-            |result: &&Message| result.tool_call_id.as_deref() == Some(&call.id);
-        let result = results.remove(results.iter().position(is_result_of_call)?);
+        let result = by_call.get_mut(call.id.as_str())?.pop_front()?;
         Some(Part::FunctionResponse(FunctionResponse {
             id: metadata.id.clone(),
             name: &call.function.name,

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::wire::{depth::too_deep, json_text::JsonText};
+use crate::wire::{json_text::JsonText, shape::too_deep};
 
 /// The JSON object in a text, with its exact digits and order. Any other text is wrapped in an object under `key`.
 pub(crate) fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {

@@ -211,9 +211,10 @@ impl Content {
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        // Borrowed: of parts only the joined text is kept.
+        let raw = <&RawValue>::deserialize(deserializer)?;
         match raw.get().as_bytes().first() {
-            Some(b'"') => JsonText::from_boxed(raw)
+            Some(b'"') => JsonText::from_raw(raw)
                 .map(Self::Text)
                 .ok_or_else(|| D::Error::custom(LONE_SURROGATE)),
             Some(b'[') => serde_json::from_str(raw.get())

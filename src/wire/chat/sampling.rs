@@ -9,7 +9,11 @@ use crate::{
     wire::{error::GatewayError, integer},
 };
 
-/// The sampling fields as the caller sent them.
+/// The most entries of `logit_bias`.
+const MAX_LOGIT_BIAS: usize = 1_024;
+
+/// The sampling fields as the caller sent them. Values of any shape are parsed, but only so many of them
+/// (`wire/shape.rs`).
 ///
 /// The value of a field that the model drops may be anything, so types are checked only when the model is known, by
 /// [`Sampling::checked`].
@@ -179,6 +183,13 @@ impl Settings {
                 self.stop.len()
             );
             return Err(GatewayError::invalid("stop", message));
+        }
+        let biased = self.logit_bias.as_ref().map_or(0, Map::len);
+        if biased > MAX_LOGIT_BIAS {
+            let message = format!(
+                "`logit_bias` has {biased} entries; at most {MAX_LOGIT_BIAS} are accepted."
+            );
+            return Err(GatewayError::invalid("logit_bias", message));
         }
         Ok(())
     }

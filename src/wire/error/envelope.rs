@@ -17,6 +17,10 @@ use crate::base::rate::{Refusal, WINDOW_MS};
 /// most have within a few seconds.
 const ABANDONED_RETRY_AFTER: u64 = 5;
 
+/// Bounds of texts that can quote values of the request, which may be as large as its body.
+pub(super) const MAX_MESSAGE_BYTES: usize = 2_000;
+pub(super) const MAX_PARAM_BYTES: usize = 200;
+
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
 /// All four keys are always present, `null` if they have no value, so that a client can read them unchecked. Extra
@@ -102,7 +106,10 @@ impl IntoResponse for GatewayError {
         let cause = match &self {
             Self::Upstream(error) => error.to_string(),
             Self::InvalidRequest { param, .. } => match param {
-                Some(param) => format!("`{param}` was refused"),
+                Some(param) => {
+                    let param = cut(param.clone(), MAX_PARAM_BYTES);
+                    format!("`{param}` was refused")
+                }
                 None => "the body was refused".into(),
             },
             Self::ModelNotFound { .. } => "there is no such model".into(),
@@ -129,6 +136,7 @@ impl GatewayError {
             }
             Self::Overloaded
             | Self::RateLimitUnavailable
+            | Self::BodyMemoryExhausted
             | Self::CreditUnavailable
             | Self::AdmissionLost
             | Self::StorageUnavailable => Some(1),
@@ -140,6 +148,17 @@ impl GatewayError {
     pub(crate) fn event(&self) -> Envelope {
         self.envelope().with_retry_after(self.retry_after())
     }
+}
+
+/// Cuts a text that is longer than `most` bytes, at the end of a character.
+pub(super) fn cut(mut text: String, most: usize) -> String {
+    const ELLIPSIS: &str = "…";
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most - ELLIPSIS.len()));
+        text.push_str(ELLIPSIS);
+        text.shrink_to_fit();
+    }
+    text
 }
 
 fn whole_seconds(time: Duration) -> u64 {
@@ -167,5 +186,23 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
         ),
     ] {
         headers.insert(name, HeaderValue::from(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_quotes_no_more_than_the_start_of_a_long_value() {
+        let model = "ü".repeat(1 << 20);
+        let envelope = GatewayError::ModelNotFound { model }.envelope();
+        assert!(envelope.message.starts_with("The model `üü"));
+        assert!(envelope.message.ends_with('…'));
+        assert!(envelope.message.len() <= MAX_MESSAGE_BYTES);
+        let param = GatewayError::invalid("x".repeat(1_000), "short").envelope();
+        assert_eq!(param.message, "short");
+        assert_eq!(param.param.map(|param| param.len()), Some(MAX_PARAM_BYTES));
+        assert_eq!(cut("exact".into(), 5), "exact");
     }
 }

@@ -41,6 +41,11 @@ pub enum GatewayError {
     HeadTooSlow,
     #[error("The request body did not arrive in time.")]
     BodyTooSlow,
+    #[error(
+        "Too many large request bodies are being processed, of this account or in all. Retry after the time in \
+         Retry-After."
+    )]
+    BodyMemoryExhausted,
     #[error("No API key was sent. Send it in the header `Authorization: Bearer sk-svc-...`.")]
     MissingKey,
     #[error("The API key is not valid: it is unknown, disabled or deleted.")]
@@ -198,6 +203,11 @@ impl GatewayError {
                 "service_unavailable",
                 code("rate_limit_unavailable"),
             ),
+            Self::BodyMemoryExhausted => (
+                Status::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                code("body_memory_exhausted"),
+            ),
             Self::AdmissionLost => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",
@@ -235,10 +245,10 @@ impl GatewayError {
         };
         Envelope {
             status,
-            message: self.to_string(),
+            message: envelope::cut(self.to_string(), envelope::MAX_MESSAGE_BYTES),
             kind,
             code,
-            param,
+            param: param.map(|param| envelope::cut(param, envelope::MAX_PARAM_BYTES)),
             extra: self.extra(),
         }
     }

@@ -212,7 +212,7 @@ fn items_go_on_where_an_earlier_conversation_ended() {
         { "role": "user", "content": "Hi" },
         { "role": "assistant", "content": null, "tool_calls": [called("a")] },
     ]);
-    let earlier: Vec<Message> = serde_json::from_value(stored.clone()).unwrap();
+    let earlier: Vec<Message> = serde_json::from_str(&stored.to_string()).unwrap();
     assert_eq!(messages_json(&earlier), stored, "it is stored as it is");
     let all = after(earlier, json!([output("a")]));
     assert_eq!(all, json!([stored[0], stored[1], tool("a")]));
