@@ -7,6 +7,7 @@
 //! May use `metered` and the rooms listed after it in `src/lib.rs`.
 
 mod access_log;
+mod body;
 mod extract;
 mod layers;
 pub(crate) mod operator;
@@ -14,7 +15,8 @@ mod proxies;
 pub mod public;
 
 pub(crate) use access_log::{RequestLog, log_requests, loggable};
-pub(crate) use extract::{Peer, read_body};
+pub(crate) use body::read_body;
+pub(crate) use extract::Peer;
 pub(crate) use proxies::TrustedProxies;
 
 use axum::{

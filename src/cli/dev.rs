@@ -22,9 +22,9 @@ use crate::{
     catalog::Catalog,
     cli::telemetry,
     config::{
-        Alerts, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat, MAX_ABANDONED,
-        Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider, Routing, Server,
-        Store, StoreLocation, Tools,
+        Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
+        MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
+        Routing, Server, Store, StoreLocation, Tools,
     },
     server::{self, Running, StartError},
 };
@@ -78,6 +78,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             trusted_proxies: Vec::new(),
             max_body_bytes: 32 << 20,
             max_connections: None,
+            body_memory: BodyMemoryLimits::of_this_machine(32 << 20),
             shutdown_grace: Duration::from_secs(10),
             client_timeouts: ClientTimeouts::default(),
         },

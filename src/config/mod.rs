@@ -17,6 +17,7 @@ use std::{
 };
 
 mod alerts;
+mod body_memory;
 mod environment;
 mod mail;
 mod oidc;
@@ -30,6 +31,7 @@ mod upstreams;
 mod values;
 
 pub(crate) use alerts::{Alerts, Webhook};
+pub use body_memory::BodyMemoryLimits;
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
@@ -97,6 +99,7 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// Most connections of clients at a time; `None` means by the number of files that the process may open.
     pub max_connections: Option<usize>,
+    pub body_memory: BodyMemoryLimits,
     /// Grace period: how long running responses may continue after a signal to stop.
     pub shutdown_grace: Duration,
     pub client_timeouts: ClientTimeouts,

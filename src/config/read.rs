@@ -6,6 +6,7 @@ use super::{
     ClientTimeouts, Config, LimiterStore, Log, LogFormat, MAX_ABANDONED, Operator, Portal, Server,
     Store, StoreLocation, TlsFiles,
     alerts::alerts,
+    body_memory::body_memory,
     mail::mail,
     oidc::oidc,
     overload::overload,
@@ -119,6 +120,16 @@ fn server(mut section: Section) -> Server {
         .zip(file("key"))
         .map(|(cert, key)| TlsFiles { cert, key });
     tls.finish();
+    let max_body_bytes = section
+        .optional(
+            "max_body_bytes",
+            "a number of bytes from 1024 to 1073741824",
+            |value| {
+                let bytes = checked_toml::as_integer(value)?;
+                (1_024..=1 << 30).contains(&bytes).then_some(bytes)
+            },
+        )
+        .unwrap_or(32 << 20);
     let server = Server {
         listen,
         tls: files,
@@ -128,16 +139,8 @@ fn server(mut section: Section) -> Server {
             http_url,
         ),
         trusted_proxies: trusted_proxies(&mut section),
-        max_body_bytes: section
-            .optional(
-                "max_body_bytes",
-                "a number of bytes from 1024 to 1073741824",
-                |value| {
-                    let bytes = checked_toml::as_integer(value)?;
-                    (1_024..=1 << 30).contains(&bytes).then_some(bytes)
-                },
-            )
-            .unwrap_or(32 << 20),
+        max_body_bytes,
+        body_memory: body_memory(&mut section, max_body_bytes),
         max_connections: section.optional(
             "max_connections",
             "a number of connections from 1 to 10000000",

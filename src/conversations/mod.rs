@@ -134,13 +134,17 @@ impl Conversations {
         Self::Shared(PostgresStore::open(address, SETTINGS, Clock::System))
     }
 
+    /// Whether a record of `bytes` or more bytes is small enough to be stored.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        bytes <= self.settings().record_bytes
+    }
+
     /// Stores a record and evicts records above the limits, in one transaction.
     ///
     /// If a record with the ID exists, it is kept and the new one dropped. An error may be returned although the record
     /// was stored; its ID is then unknown to the client, and it is evicted or expires like any other.
     pub(crate) async fn store(&self, record: Record) -> Result<StoreOutcome, StorageError> {
-        let bytes = record.response.len() + record.input.len();
-        if bytes > self.settings().record_bytes {
+        if !self.fits(record.response.len() + record.input.len()) {
             return Ok(StoreOutcome::TooLarge);
         }
         match self {

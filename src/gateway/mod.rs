@@ -22,7 +22,7 @@ use crate::{
     gateway::{metrics::Metrics, traffic::Traffic},
     ledger::{Ledger, spool::Spool},
     limits::Limiter,
-    net::{lag::Lag, shutdown::Shutdown},
+    net::{body_memory::BodyMemory, lag::Lag, offload::Offload, shutdown::Shutdown},
     routing::{Knowledge, Sessions},
     tools::Toolbox,
     upstream::Deployments,
@@ -70,6 +70,10 @@ pub struct Gateway {
     pub payments: Option<Payments>,
     pub alerts: Alerts,
     pub max_body_bytes: usize,
+    /// Memory of the bodies of requests and running calls.
+    pub body_memory: Arc<BodyMemory>,
+    /// Threads that parse large bodies.
+    pub offload: Offload,
     pub limiter: Arc<Limiter>,
     /// Bounds how many calls are admitted at a time; `None` with embedded stores, where admission does not wait.
     pub(crate) admissions: Option<Arc<Admissions>>,
@@ -172,6 +176,11 @@ impl Gateway {
             admissions: (stores.limiter.is_shared())
                 .then(|| Admissions::new(config.overload.max_wait)),
             lags: OnceLock::new(),
+            body_memory: Arc::new(BodyMemory::new(
+                config.server.body_memory.limit,
+                config.server.body_memory.share,
+            )),
+            offload: Offload::default(),
             limiter: stores.limiter,
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,

@@ -352,7 +352,7 @@ impl Admitted {
 }
 
 /// The error response for a refused hold. `fits` computes the `max_tokens` with which the request would have started.
-fn unpaid(
+pub(super) fn unpaid(
     gateway: &Gateway,
     refused: HoldRefused,
     need: Need,

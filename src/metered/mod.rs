@@ -18,6 +18,7 @@ mod ask;
 mod assembled;
 mod attempts;
 mod client;
+mod could_start;
 mod detach;
 mod failure;
 mod form;
@@ -41,6 +42,7 @@ use self::{
     detach::Detachable,
 };
 
+pub(crate) use could_start::could_start;
 pub(crate) use form::{ErrorWriter, Form, now};
 
 /// How many frames may wait for a slow client before the provider is no longer read.

@@ -4,7 +4,8 @@
 //! An invalid request is refused with the field at fault; a request that passes is valid for every provider of its
 //! model.
 //!
-//! It may use the rooms after it in `src/lib.rs`; it uses `tools`, `wire`, `routing`, `catalog` and `base`.
+//! It may use the rooms after it in `src/lib.rs`; it uses `tools`, `wire`, `routing`, `catalog` and `base`, and from
+//! `net` the reservation of a body's memory, which a call keeps.
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(crate) use tools::OfferedTools;
 use crate::{
     base::tokens::TokenCount,
     catalog::Model,
+    net::body_memory::BodyReservation,
     routing::{Cap, Chosen, Reason},
     tools::Toolbox,
     wire::{
@@ -57,6 +59,17 @@ pub(crate) struct ChatCall {
     pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
     pub include_usage: bool,
+    /// The tokens of a large call, counted in advance: see [`Self::count_in_advance`].
+    counted: Option<Counted>,
+    /// Reservation of the memory of the body that the call was made of; it counts until the call is dropped.
+    pub body_memory: Option<Arc<BodyReservation>>,
+}
+
+/// The tokens of a call with its first messages.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    count: TokenCount,
+    messages: usize,
 }
 
 /// What the gateway itself adds to a request.
@@ -114,6 +127,8 @@ pub(crate) fn prepare(
         prompt_cache_key: request.prompt_cache_key,
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
+        counted: None,
+        body_memory: None,
     }))
 }
 
@@ -185,10 +200,35 @@ impl ChatCall {
     }
 
     /// Counts the tokens of everything that is sent to a provider for this call, whatever the provider's format.
+    pub(crate) fn count(&self) -> TokenCount {
+        let Some(Counted {
+            mut count,
+            messages,
+        }) = self.counted
+        else {
+            return self.count_all();
+        };
+        // Further steps of a call with built-in tools only append messages.
+        for message in self.messages.iter().skip(messages) {
+            message.count(&mut count);
+        }
+        count
+    }
+
+    /// Counts the tokens now, where it delays no other request, and stores the count. From then on messages may only be
+    /// appended.
+    pub(crate) fn count_in_advance(&mut self) {
+        self.counted = Some(Counted {
+            count: self.count_all(),
+            messages: self.messages.len(),
+        });
+    }
+
+    /// Counts the whole call.
     ///
     /// All structs are destructured without `..`, so that a new field does not compile until it is decided here whether
     /// it counts.
-    pub(crate) fn count(&self) -> TokenCount {
+    fn count_all(&self) -> TokenCount {
         let Self {
             route: _,
             messages,
@@ -207,6 +247,8 @@ impl ChatCall {
             prompt_cache_key: _, // not sent to providers
             stream: _,
             include_usage: _,
+            counted: _,
+            body_memory: _,
         } = self;
         let mut count = TokenCount::request(user);
         for message in messages {

@@ -161,6 +161,29 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
     assert_eq!(config.log.format, LogFormat::Json);
 }
 
+#[test]
+fn the_memory_of_bodies_and_the_share_of_an_account() {
+    let memory = |more: &str| {
+        let config = parse(&format!("[server]\n{more}\n{SMALL}"), &[]);
+        config.server.body_memory
+    };
+    let set = memory("body_memory_bytes = 1_000_000_000\nbody_memory_share_percent = 50");
+    assert_eq!((set.limit, set.share), (1_000_000_000, 500_000_000));
+    let one_body = memory("body_memory_bytes = 200_000_000");
+    assert_eq!(one_body.share, 3 * (32 << 20), "the largest body fits");
+    // By default it depends on the machine.
+    let default = memory("");
+    assert!(
+        (128 << 20..=4 << 30).contains(&default.limit),
+        "{default:?}"
+    );
+    let large = memory("max_body_bytes = 1_073_741_824");
+    assert!(
+        large.share >= 3 << 30 && large.limit >= large.share,
+        "{large:?}"
+    );
+}
+
 /// All mistakes in one report, each with its line, its key, the value and what is expected.
 #[test]
 fn five_mistakes_are_reported_as_five() {
@@ -195,6 +218,16 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "max_body_bytes = 16_777_216",
             "max_body_bytes = 1.5",
             "line 4: `server.max_body_bytes` is 1.5; expected",
+        ),
+        (
+            "max_body_bytes = 16_777_216",
+            "max_body_bytes = 16_777_216\nbody_memory_bytes = 50_331_647",
+            "line 5: `server.body_memory_bytes` is 50331647; expected a number of bytes from 50331648, three times",
+        ),
+        (
+            "max_body_bytes = 16_777_216",
+            "body_memory_share_percent = 101",
+            "line 4: `server.body_memory_share_percent` is 101; expected a percentage from 1 to 100",
         ),
         (
             "public_url = \"https://llm.example.com/\"",

@@ -22,6 +22,7 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         holds,
         held_nanos: held.nanos(),
         abandoned: gateway.abandoned.total(),
+        body_memory: (gateway.body_memory.reserved(), gateway.body_memory.limit()),
         spooled: gateway.spool.waiting().0,
         admissions: (gateway.admissions.as_ref()).map_or((0, 0), |all| all.counts()),
         lag: lags.max().unwrap_or_default(),

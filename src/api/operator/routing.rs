@@ -15,12 +15,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::OperatorError, query::ReadQuery};
 use crate::{
-    api::{Json, public::explain as explained, read_body},
+    api::{
+        Json,
+        body::{MemoryGate, read_through},
+        public::explain as explained,
+    },
     base::{money::NanoUsd, timestamp},
     catalog::Plan,
     gateway::{ChoiceTally, Gateway, HybridTally},
     upstream::deployments::ConfiguredDeployment,
+    wire::error::GatewayError,
 };
+
+/// Stands for an account where the memory of bodies is counted.
+const OPERATOR: &str = "operator";
 
 #[derive(Serialize)]
 struct RoutingObject {
@@ -176,17 +184,27 @@ pub(crate) async fn explain(
     ReadQuery(ExplainQuery { account }): ReadQuery<ExplainQuery>,
     body: Body,
 ) -> Result<Response, OperatorError> {
-    let body = read_body(body, gateway.max_body_bytes).await;
+    let mut memory = MemoryGate::new(&gateway.body_memory, OPERATOR);
+    let body = read_through(&mut memory, body, gateway.max_body_bytes).await;
+    let body = body.and_then(|body| memory.received(body));
     let body = body.map_err(OperatorError::Body)?;
     gateway.ledger.refresh().await?;
-    let account = match account {
-        Some(id) => Some(gateway.ledger.account(&id).await?),
-        None => None,
+    let (id, plan) = match account {
+        Some(id) => {
+            let account = gateway.ledger.account(&id).await?;
+            (account.id, account.plan)
+        }
+        None => (String::new(), Plan::ALL),
     };
-    let account = account
-        .as_ref()
-        .map_or(("", Plan::ALL), |account| (&account.id, account.plan));
-    let decision = explained(&gateway, account, &body).map_err(OperatorError::Body)?;
+    let decision = if body.is_large() {
+        let state = gateway.clone();
+        let work = move || explained(&state, (&id, plan), &body.bytes);
+        let explained = gateway.offload.run(work).await;
+        explained.unwrap_or(Err(GatewayError::Internal))
+    } else {
+        explained(&gateway, (&id, plan), &body.bytes)
+    };
+    let decision = decision.map_err(OperatorError::Body)?;
     let decision = decision.ok_or_else(|| {
         let message = "This model is not a hybrid.";
         OperatorError::invalid("model", message)

@@ -10,11 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{
-    chat,
-    confirm::{read_caller_body, retry_if_stale},
-    responses,
-};
+use super::{caller_body::read_caller_body, chat, confirm::retry_if_stale, responses};
 use crate::{
     api::{access_log::RequestLog, extract::authenticated},
     gateway::Gateway,
@@ -52,7 +48,7 @@ impl Endpoint {
         log: &RequestLog,
         body: Body,
     ) -> Result<Response, GatewayError> {
-        let body = read_caller_body(gateway, &caller, body).await?;
+        let body = read_caller_body(gateway, &caller, log, body).await?;
         retry_if_stale(gateway, caller, async |caller| {
             log.caller(&caller);
             match self {

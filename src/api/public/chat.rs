@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use super::call::{self, Permitted};
 use crate::{
-    api::access_log::RequestLog,
+    api::{access_log::RequestLog, body::ReceivedBody},
     gateway::Gateway,
     ledger::Caller,
     metered::{Form, NotStarted},
@@ -19,11 +19,33 @@ pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
-    body: &[u8],
+    body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
-    let call = prepare(gateway, &caller, log, body)?;
+    let mut call = if body.is_large() {
+        Box::pin(prepare_large(gateway, &caller, log, body)).await?
+    } else {
+        prepare(gateway, &caller, log, &body.bytes)?
+    };
+    call.body_memory.clone_from(&body.memory);
     // §8 Admits, runs and charges the call.
     call::respond(gateway, caller, log.clone(), call, Form::Chat).await
+}
+
+/// Like [`prepare`], on a thread of its own, so that other requests do not wait for it.
+async fn prepare_large(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    log: &RequestLog,
+    body: &ReceivedBody,
+) -> Result<Box<ChatCall>, GatewayError> {
+    // The body goes along with its reservation, because it stays in memory even if the client leaves.
+    let (state, caller, log, body) = (gateway.clone(), caller.clone(), log.clone(), body.clone());
+    let prepared = gateway.offload.run(move || {
+        let mut call = prepare(&state, &caller, &log, &body.bytes)?;
+        call.count_in_advance();
+        Ok(call)
+    });
+    prepared.await.unwrap_or(Err(GatewayError::Internal))
 }
 
 /// Parses and checks the request.

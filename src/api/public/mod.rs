@@ -7,6 +7,7 @@
 
 mod billed;
 mod call;
+mod caller_body;
 mod chat;
 mod confirm;
 mod front;

@@ -9,7 +9,7 @@ use axum::{Extension, Router, body::Body, extract::State, http::HeaderMap, routi
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Json, access_log::RequestLog, extract::read_body},
+    api::{Json, access_log::RequestLog, body::read_body},
     backoffice::payments::PaymentEvent,
     base::timestamp,
     gateway::{Gateway, actions},

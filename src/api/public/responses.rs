@@ -15,13 +15,13 @@ use axum::{
 
 use super::call::{self, Permitted};
 use crate::{
-    api::{access_log::RequestLog, extract::Authenticated, json_response},
+    api::{access_log::RequestLog, body::ReceivedBody, extract::Authenticated, json_response},
     base::keys::random_id,
     conversations::Record,
     gateway::Gateway,
     ledger::Caller,
     metered::{Form, NotStarted, now},
-    prompt::{ToolOrderError, check_order},
+    prompt::{ChatCall, ToolOrderError, check_order},
     wire::{
         chat::Message,
         error::GatewayError,
@@ -36,10 +36,18 @@ pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
-    body: &[u8],
+    body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
     // The body is a JSON object with the right types.
-    let mut request = ResponsesRequest::parse(body)?;
+    let mut request = if body.is_large() {
+        let body = body.clone();
+        let parsed = gateway
+            .offload
+            .run(move || ResponsesRequest::parse(&body.bytes));
+        parsed.await.unwrap_or(Err(GatewayError::Internal))?
+    } else {
+        ResponsesRequest::parse(&body.bytes)?
+    };
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.owned();
     // §4.2 The conversation that it continues.
@@ -51,9 +59,41 @@ pub(crate) async fn respond(
     let items = stored
         .with_references(std::mem::take(&mut request.items))
         .await?;
+    // From here on it is a chat completion; only the form of the response differs.
+    let (mut call, form) = if body.is_large() {
+        let (state, caller, body) = (gateway.clone(), caller.clone(), body.clone());
+        let prepared = gateway.offload.run(move || {
+            let _body = body; // its memory counts, even if the client leaves
+            let (mut call, form) = prepare(&state, &caller, permitted, request, earlier, items)?;
+            call.count_in_advance();
+            Ok((call, form))
+        });
+        prepared.await.unwrap_or(Err(GatewayError::Internal))?
+    } else {
+        prepare(gateway, &caller, permitted, request, earlier, items)?
+    };
+    call.body_memory.clone_from(&body.memory);
+    let response = call::respond(gateway, caller, log.clone(), call, form).await;
+    response.map_err(|not_started| not_started.map(with_responses_field))
+}
+
+/// Joins the conversation, checks the values, and converts the request to a chat call.
+fn prepare(
+    gateway: &Gateway,
+    caller: &Caller,
+    permitted: Permitted,
+    mut request: ResponsesRequest,
+    earlier: Vec<Message>,
+    items: Vec<Item>,
+) -> Result<(Box<ChatCall>, Form), GatewayError> {
     let messages = conversation(earlier, items);
     check_order(&messages).map_err(ToolOrderError::into_responses_error)?;
-    // From here on it is a chat completion; only the form of the response differs.
+    // A conversation that is too large to be stored is not written for that.
+    let texts = messages
+        .iter()
+        .filter_map(|message| message.content.as_ref());
+    let bytes = texts.map(|text| text.as_json().len()).sum();
+    request.echo.store &= gateway.conversations.fits(bytes);
     let input = if request.echo.store {
         Message::write_all(&messages)
     } else {
@@ -70,9 +110,7 @@ pub(crate) async fn respond(
     };
     let chat = request.into_chat(messages);
     let call = permitted.prepare(gateway, (&caller.account_id, caller.plan), chat);
-    let call = call.map_err(with_responses_field)?;
-    let response = call::respond(gateway, caller, log.clone(), call, form).await;
-    response.map_err(|not_started| not_started.map(with_responses_field))
+    Ok((call.map_err(with_responses_field)?, form))
 }
 
 /// Replaces the name of a chat field in an error by its name in this API.

@@ -139,6 +139,8 @@ pub struct Metrics {
     holds: Gauge,
     held: Gauge,
     abandoned: Gauge,
+    body_memory: Gauge,
+    body_memory_limit: Gauge,
     waiting: Gauge,
     admissions_running: Gauge,
     admissions_waiting: Gauge,
@@ -168,6 +170,8 @@ pub(crate) struct Snapshot {
     pub held_nanos: i64,
     /// Calls that continue after their clients have disconnected.
     pub abandoned: usize,
+    /// Bytes reserved for request bodies, and the most that can be.
+    pub body_memory: (usize, usize),
     /// Charges in the spool.
     pub spooled: usize,
     /// Calls that are being admitted, and calls that wait for it, with shared stores.
@@ -204,6 +208,8 @@ impl Metrics {
             holds: Gauge::default(),
             held: Gauge::default(),
             abandoned: Gauge::default(),
+            body_memory: Gauge::default(),
+            body_memory_limit: Gauge::default(),
             waiting: Gauge::default(),
             admissions_running: Gauge::default(),
             admissions_waiting: Gauge::default(),
@@ -304,6 +310,18 @@ impl Metrics {
             "abandoned_calls",
             "Calls that are read to their end after their clients have disconnected",
             self.abandoned.clone(),
+        );
+        registry.register_with_unit(
+            "body_memory",
+            "Memory reserved for request bodies and the calls made of them",
+            Unit::Bytes,
+            self.body_memory.clone(),
+        );
+        registry.register_with_unit(
+            "body_memory_limit",
+            "Most memory that can be reserved for request bodies",
+            Unit::Bytes,
+            self.body_memory_limit.clone(),
         );
     }
 
@@ -559,6 +577,8 @@ impl Metrics {
         self.holds.set(count(now.holds));
         self.held.set(now.held_nanos);
         self.abandoned.set(count(now.abandoned));
+        self.body_memory.set(count(now.body_memory.0));
+        self.body_memory_limit.set(count(now.body_memory.1));
         self.spooled.set(count(now.spooled));
         self.admissions_running.set(count(now.admissions.0));
         self.admissions_waiting.set(count(now.admissions.1));

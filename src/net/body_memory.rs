@@ -1,0 +1,408 @@
+//! The memory that request bodies may take, over all connections and for each account.
+//!
+//! A body reserves memory in steps while it is received, before the bytes of the step are stored, and keeps what it
+//! reserved for as long as the call that was made of it. So the reservations never exceed the limit, whatever clients
+//! announce or hold back.
+//!
+//! Half-received bodies could take all of the memory and wait for more of it for ever. Therefore a body that needs
+//! memory when there is none either takes it from an account that has more, whose newest unfinished body is cancelled,
+//! or is refused. It waits only for memory that a cancelled body is about to release, so it never waits for a client.
+//! The account that has the most is the first to be refused, and an account's share bounds what it can have at all.
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::fast_map::FastMap;
+
+/// What a byte of a body counts: it is in memory as it was received, as it was parsed, and as it is forwarded.
+pub(crate) const COPIES: usize = 3;
+
+/// The memory of all bodies.
+pub struct BodyMemory {
+    /// Most bytes that all bodies may reserve.
+    limit: usize,
+    /// Most bytes that the bodies of one account may reserve.
+    share: usize,
+    state: Mutex<State>,
+    /// Notified whenever memory is released.
+    released: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The sum of all reservations.
+    reserved: usize,
+    /// The part of it whose bodies were cancelled: it is released as soon as their tasks run.
+    cancelled: usize,
+    /// Accounts with reservations that were not cancelled.
+    accounts: FastMap<Box<str>, Account>,
+    /// Number of the newest body.
+    newest: u64,
+}
+
+#[derive(Default)]
+struct Account {
+    reserved: usize,
+    /// Bodies that are still received and have reserved something, by their number.
+    unfinished: BTreeMap<u64, Unfinished>,
+}
+
+struct Unfinished {
+    reserved: usize,
+    cancel: CancellationToken,
+}
+
+/// There is no memory for the body: it is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+/// The reservation of one body; released when it is dropped.
+pub(crate) struct BodyReservation {
+    memory: Arc<BodyMemory>,
+    account_id: Box<str>,
+    number: u64,
+    reserved: usize,
+    /// Cancelled if another account needs the memory of this body before it is complete.
+    cancel: CancellationToken,
+}
+
+enum Attempt {
+    Granted,
+    /// A cancelled body is about to release enough.
+    Wait,
+}
+
+impl BodyMemory {
+    /// `share` is the most that one account may reserve.
+    pub(crate) fn new(limit: usize, share: usize) -> Self {
+        Self {
+            limit,
+            share: share.min(limit),
+            state: Mutex::default(),
+            released: Notify::new(),
+        }
+    }
+
+    /// Most bytes that can be reserved.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes that are reserved now.
+    pub fn reserved(&self) -> usize {
+        self.lock().reserved
+    }
+
+    /// An empty reservation for a body of this account.
+    pub(crate) fn begin(self: &Arc<Self>, account_id: &str) -> BodyReservation {
+        let mut state = self.lock();
+        state.newest += 1;
+        BodyReservation {
+            memory: self.clone(),
+            account_id: account_id.into(),
+            number: state.newest,
+            reserved: 0,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_grow(&self, body: &BodyReservation, bytes: usize) -> Result<Attempt, Exhausted> {
+        let mut state = self.lock();
+        if body.cancel.is_cancelled() {
+            return Err(Exhausted);
+        }
+        let account = state.accounts.get(&body.account_id);
+        let wanted = account.map_or(0, |account| account.reserved) + bytes;
+        if wanted > self.share {
+            return Err(Exhausted);
+        }
+        if state.reserved + bytes <= self.limit {
+            state.grow(body, bytes);
+            return Ok(Attempt::Granted);
+        }
+        // Several bodies may wait for what one has cancelled; those that find it taken cancel another one.
+        while state.reserved - state.cancelled + bytes > self.limit {
+            state.cancel_one(wanted).ok_or(Exhausted)?;
+        }
+        Ok(Attempt::Wait)
+    }
+}
+
+impl State {
+    fn grow(&mut self, body: &BodyReservation, bytes: usize) {
+        self.reserved += bytes;
+        let account = self.accounts.entry(body.account_id.clone()).or_default();
+        account.reserved += bytes;
+        let unfinished = account.unfinished.entry(body.number);
+        let unfinished = unfinished.or_insert_with(|| Unfinished {
+            reserved: 0,
+            cancel: body.cancel.clone(),
+        });
+        unfinished.reserved += bytes;
+    }
+
+    /// Cancels the newest unfinished body of the account that has the most, if it has more than `wanted`.
+    fn cancel_one(&mut self, wanted: usize) -> Option<()> {
+        let with_unfinished = self.accounts.values_mut();
+        let account = with_unfinished
+            .filter(|account| account.reserved > wanted && !account.unfinished.is_empty())
+            .max_by_key(|account| account.reserved)?;
+        let (_, unfinished) = account.unfinished.pop_last()?;
+        account.reserved -= unfinished.reserved;
+        self.cancelled += unfinished.reserved;
+        unfinished.cancel.cancel();
+        Some(())
+    }
+
+    /// Releases `bytes` of a body; `is_over` if it is complete or dropped and cannot be cancelled any more.
+    fn release(&mut self, body: &BodyReservation, bytes: usize, is_over: bool) {
+        self.reserved -= bytes;
+        if body.cancel.is_cancelled() {
+            self.cancelled -= bytes;
+            return;
+        }
+        let Some(account) = self.accounts.get_mut(&body.account_id) else {
+            return; // it has reserved nothing
+        };
+        account.reserved -= bytes;
+        if is_over {
+            account.unfinished.remove(&body.number);
+        }
+        if account.reserved == 0 && account.unfinished.is_empty() {
+            self.accounts.remove(&body.account_id);
+        }
+    }
+}
+
+impl BodyReservation {
+    /// Reserves more for a body that is still received. Every step should have the same size: then the one body that is
+    /// cancelled for it releases enough.
+    pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let memory = self.memory.clone();
+        loop {
+            // Registered before the attempt, so that no release between the two is missed.
+            let mut released = pin!(memory.released.notified());
+            released.as_mut().enable();
+            match memory.try_grow(self, bytes)? {
+                Attempt::Granted => {
+                    self.reserved += bytes;
+                    return Ok(());
+                }
+                Attempt::Wait => {}
+            }
+            tokio::select! {
+                () = released => {}
+                () = self.cancel.cancelled() => return Err(Exhausted),
+            }
+        }
+    }
+
+    /// Completes when the body was cancelled.
+    pub(crate) async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+
+    /// Keeps `bytes` of what was reserved, for a body that is complete. From now on it is not cancelled.
+    pub(crate) fn complete(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let surplus = self.reserved.saturating_sub(bytes);
+        let mut state = self.memory.lock();
+        if self.cancel.is_cancelled() {
+            return Err(Exhausted);
+        }
+        state.release(self, surplus, true);
+        drop(state);
+        self.reserved -= surplus;
+        self.memory.released.notify_waiters();
+        Ok(())
+    }
+}
+
+impl Drop for BodyReservation {
+    fn drop(&mut self) {
+        self.memory.lock().release(self, self.reserved, true);
+        self.memory.released.notify_waiters();
+    }
+}
+
+impl std::fmt::Debug for BodyReservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BodyReservation({} bytes)", self.reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const STEP: usize = 10;
+
+    fn memory(limit: usize, share: usize) -> Arc<BodyMemory> {
+        Arc::new(BodyMemory::new(limit, share))
+    }
+
+    impl BodyMemory {
+        /// Asserts that the sums agree with each other.
+        fn audit(&self) {
+            let state = self.lock();
+            let accounts = state.accounts.values();
+            let sum: usize = accounts.clone().map(|account| account.reserved).sum();
+            assert_eq!(sum + state.cancelled, state.reserved);
+            assert!(state.reserved <= self.limit);
+            for account in accounts {
+                let unfinished = account.unfinished.values();
+                let unfinished: usize = unfinished.map(|body| body.reserved).sum();
+                assert!(unfinished <= account.reserved && account.reserved <= self.share);
+            }
+        }
+    }
+
+    async fn body(memory: &Arc<BodyMemory>, account: &str, steps: usize) -> BodyReservation {
+        let mut body = memory.begin(account);
+        for _ in 0..steps {
+            body.grow(STEP).await.unwrap();
+        }
+        memory.audit();
+        body
+    }
+
+    #[tokio::test]
+    async fn an_account_gets_its_share_and_no_more() {
+        let memory = memory(100, 30);
+        let mut first = body(&memory, "a", 2).await;
+        let mut second = body(&memory, "a", 1).await;
+        assert_eq!(second.grow(STEP).await, Err(Exhausted));
+        assert_eq!(first.grow(STEP).await, Err(Exhausted));
+        let other = body(&memory, "b", 3).await;
+        assert_eq!(memory.reserved(), 60);
+        // What is complete counts until it is dropped, and the surplus is released at once.
+        second.complete(4).unwrap();
+        assert_eq!(memory.reserved(), 54);
+        drop((first, other));
+        assert_eq!(memory.reserved(), 4);
+        drop(second);
+        memory.audit();
+        assert!(memory.lock().accounts.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_account_with_the_most_loses_its_newest_unfinished_body() {
+        let memory = memory(60, 50);
+        let oldest = body(&memory, "a", 2).await;
+        let newest = body(&memory, "a", 2).await;
+        let other = body(&memory, "b", 2).await;
+        let mut third = memory.begin("c");
+        let growing = async {
+            third.grow(STEP).await.unwrap();
+            third
+        };
+        let leaving = async {
+            newest.cancelled().await;
+            assert_eq!(memory.reserved(), 60, "not released before it is dropped");
+            drop(newest);
+        };
+        let (third, ()) = timeout(Duration::from_secs(5), async {
+            tokio::join!(growing, leaving)
+        })
+        .await
+        .expect("it waits for nothing else");
+        memory.audit();
+        assert_eq!(memory.reserved(), 50);
+        assert!(!oldest.cancel.is_cancelled() && !other.cancel.is_cancelled());
+        drop((oldest, other, third));
+        assert_eq!(memory.reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_refused_if_no_account_has_more() {
+        let memory = memory(40, 40);
+        let mut first = body(&memory, "a", 2).await;
+        let second = body(&memory, "b", 2).await;
+        // As much as the other would be more than the other has: taking from each other would never end.
+        assert_eq!(first.grow(STEP).await, Err(Exhausted));
+        // What is complete is not taken.
+        let mut third = memory.begin("c");
+        first.complete(20).unwrap();
+        let mut second = second;
+        second.complete(20).unwrap();
+        assert_eq!(third.grow(STEP).await, Err(Exhausted));
+        drop(first);
+        third.grow(STEP).await.unwrap();
+        memory.audit();
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_body_gets_no_memory_and_cannot_complete() {
+        let memory = memory(30, 30);
+        let mut large = body(&memory, "a", 3).await;
+        let waiting = tokio::spawn({
+            let memory = memory.clone();
+            async move { body(&memory, "b", 1).await }
+        });
+        large.cancelled().await;
+        assert_eq!(large.grow(STEP).await, Err(Exhausted));
+        assert_eq!(large.complete(30), Err(Exhausted));
+        drop(large);
+        let small = timeout(Duration::from_secs(5), waiting).await;
+        drop(small.unwrap().unwrap());
+        assert_eq!(memory.reserved(), 0);
+        memory.audit();
+    }
+
+    /// Many tasks of several accounts grow, finish and give up in any order: every one gets a result, and the sums are
+    /// right at the end.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_order_of_steps_ends_in_a_deadlock() {
+        let memory = memory(400, 120);
+        let tasks = (0..64_usize).map(|task| {
+            let memory = memory.clone();
+            tokio::spawn(async move {
+                let mut served = 0;
+                for round in 0..40 {
+                    let mut body = memory.begin(&format!("account {}", (task + round) % 7));
+                    let steps = (task * 7 + round * 3) % 12;
+                    let mut result = Ok(());
+                    for _ in 0..steps {
+                        result = body.grow(STEP).await;
+                        if result.is_err() {
+                            break;
+                        }
+                        // Stands for waiting for the client.
+                        tokio::select! {
+                            () = tokio::task::yield_now() => {}
+                            () = body.cancelled() => break,
+                        }
+                    }
+                    if result.is_ok() && body.complete(steps * STEP / 2).is_ok() {
+                        served += 1;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                served
+            })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        let mut served = 0;
+        for task in tasks {
+            let done = timeout(Duration::from_secs(30), task).await;
+            served += done.expect("no deadlock").unwrap();
+        }
+        assert!(served > 0);
+        memory.audit();
+        assert_eq!(memory.reserved(), 0);
+        assert!(memory.lock().accounts.is_empty());
+    }
+}
