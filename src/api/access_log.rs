@@ -201,6 +201,18 @@ pub(crate) fn loggable(text: &str) -> String {
     text.chars().take(LOGGED_CHARS).collect()
 }
 
+/// A request's method for the log and for messages. Any token is a method, up to the size of a head.
+pub(crate) fn loggable_method(method: &Method) -> Cow<'_, str> {
+    /// Length of the longest standard methods, which are returned without a copy.
+    const STANDARD: usize = "OPTIONS".len();
+    let method = method.as_str();
+    if method.len() <= STANDARD {
+        method.into()
+    } else {
+        loggable(method).into()
+    }
+}
+
 /// The request's path for the log.
 fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
     match route {
@@ -257,7 +269,7 @@ impl Drop for Line {
         tracing::info!(
             target: "tollgate::request",
             request_id = fields.request_id,
-            method = self.method.as_str(),
+            method = &*loggable_method(&self.method),
             path = &*self.path,
             status = self.status,
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),

@@ -11,7 +11,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 
-use super::access_log::RequestLog;
+use super::access_log::{RequestLog, loggable, loggable_method};
 use super::extract::{presented_key, require_caller};
 use crate::{
     gateway::Gateway,
@@ -105,8 +105,8 @@ pub(crate) async fn route_not_found(
         log_caller(&request, caller);
     }
     let error = caller.err().unwrap_or_else(|| GatewayError::RouteNotFound {
-        method: request.method().to_string(),
-        path,
+        method: loggable_method(request.method()).into_owned(),
+        path: loggable(&path),
     });
     drain_unread(request.into_body());
     error.into_response()

@@ -14,7 +14,7 @@ pub(crate) mod operator;
 mod proxies;
 pub mod public;
 
-pub(crate) use access_log::{RequestLog, log_requests, loggable};
+pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
 pub(crate) use body::read_body;
 pub(crate) use extract::Peer;
 pub(crate) use proxies::TrustedProxies;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{RawConnection, Serving, gateway::hello, raw::chat_request};
+use crate::support::{RawConnection, Serving, gateway::hello, raw::chat_request, serving::TOKEN};
 
 const MODEL: &str = "svc-native-fast";
 
@@ -74,6 +74,46 @@ async fn an_id_with_control_characters_is_refused_and_not_logged() {
     let ended = serving.process.terminated().await;
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
     assert!(!ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
+}
+
+/// Any token is a method. A long one is cut, and so is one with a key in it; in errors too.
+#[tokio::test]
+async fn a_method_is_cut_in_the_log_and_in_errors() {
+    let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
+    let key = serving.key.clone();
+    let methods = [
+        ("M".repeat(60_000), "M".repeat(128)),
+        (format!("GET-{key}"), "GET-".into()),
+    ];
+    for (listener, path, token) in [
+        (serving.public, "/v1/nope", key.as_str()),
+        (serving.operator, "/operator/nope", TOKEN),
+    ] {
+        for (method, cut) in &methods {
+            let mut connection = RawConnection::open(listener).await;
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
+            );
+            connection.send(head).await;
+            let refused = connection.answer().await;
+            refused.assert_error(404, "not_found", Some("route_not_found"), None);
+            let message = refused.error()["message"].as_str().unwrap();
+            assert!(
+                message.starts_with(&format!("There is no `{cut} {path}`")),
+                "{message}"
+            );
+        }
+    }
+    let ended = serving.process.terminated().await;
+    let lines = ended.stderr.lines();
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let logged: Vec<_> = lines.filter(|line| line["status"] == 404).collect();
+    let mut logged: Vec<_> = logged.iter().map(|line| line["method"].as_str()).collect();
+    logged.sort_unstable(); // each connection logs on its own
+    let [long, with_key] = methods.each_ref().map(|(_, cut)| Some(cut.as_str()));
+    assert_eq!(logged, [with_key, with_key, long, long]);
+    assert!(ended.stderr.lines().all(|line| line.len() < 2_000));
+    assert!(!ended.stderr.contains(&key), "no key in the log");
 }
 
 /// A key in the wrong place is not used as a key, and is not logged either.

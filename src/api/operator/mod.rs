@@ -35,7 +35,11 @@ mod usage;
 pub(crate) use audit::AuditObject;
 
 use self::error::OperatorError;
-use crate::{api::log_requests, gateway::Gateway, net::drain::drain_unread};
+use crate::{
+    api::{log_requests, loggable, loggable_method},
+    gateway::Gateway,
+    net::drain::drain_unread,
+};
 
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let logged = middleware::from_fn_with_state(gateway.clone(), log_requests);
@@ -120,9 +124,7 @@ async fn authenticate(
 }
 
 async fn not_found(request: Request) -> Response {
-    let (method, path) = (
-        request.method().to_string(),
-        request.uri().path().to_owned(),
-    );
+    let method = loggable_method(request.method()).into_owned();
+    let path = loggable(request.uri().path());
     OperatorError::RouteNotFound { method, path }.into_response()
 }

@@ -14,13 +14,13 @@ use super::{FakeUpstream, Process, process::Ended, stores};
 
 /// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
-const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
+pub const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 pub struct Serving {
     pub process: Process,
     pub public: SocketAddr,
     pub client: Client,
-    operator: SocketAddr,
+    pub operator: SocketAddr,
     /// Path of the account in the operator API.
     account: String,
     pub key: String,
