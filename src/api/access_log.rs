@@ -19,7 +19,7 @@ use axum::{
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use super::layers;
+use super::{Source, layers, refusal_limits::count_refusal};
 use crate::{
     base::{keys::rising_id, timestamp},
     gateway::{Gateway, traffic::End},
@@ -97,6 +97,11 @@ impl RequestLog {
         self.fields().request_id.clone()
     }
 
+    /// Whether the request belongs to an account.
+    pub(crate) fn has_account(&self) -> bool {
+        self.fields().account_id.is_some()
+    }
+
     pub(crate) fn account(&self, id: &str) {
         self.fields().account_id = Some(id.to_owned());
     }
@@ -133,14 +138,17 @@ pub(crate) async fn log_requests(
         request.extensions_mut().insert::<RequestLog>(log);
         next.run(request)
     };
-    logged(&gateway, route.map(Route::Matched), request, handler).await
+    logged(&gateway, route.map(Route::Matched), request, None, handler).await
 }
 
 /// Assigns the request ID, runs the handler, and logs the request when the last byte of the response was sent.
+///
+/// `source` is where the request comes from, unless the request itself has the client's address as its `Peer`.
 pub(crate) async fn logged<F: Future<Output = Response>>(
     gateway: &Arc<Gateway>,
     route: Option<Route>,
     request: Request,
+    source: Option<&Source>,
     handler: impl FnOnce(Request, RequestLog) -> F,
 ) -> Response {
     let id = request_id(&request);
@@ -160,7 +168,7 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
         started: Instant::now(),
     };
     let handler = |request| handler(request, log);
-    let mut response = layers::handle(gateway, request, handler).await;
+    let mut response = layers::handle(gateway, request, source, handler).await;
     response.headers_mut().insert(REQUEST_ID, id);
     let expiry = line.log.expiry(gateway).map(timestamp::shown);
     if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
@@ -171,6 +179,12 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
     if let Some(ErrorLabel(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
+        // Without an account it was counted when it was refused.
+        if let Some(account_id) = &line.log.fields().account_id
+            && line.is_api_request()
+        {
+            count_refusal(gateway, account_id, &code, &response);
+        }
     }
     if let Some(Cause(cause)) = response.extensions_mut().remove() {
         line.log.fields().problem = Some(cause);
@@ -252,6 +266,13 @@ struct Line {
     started: Instant,
 }
 
+impl Line {
+    /// Whether it is a request of the API, or of the portal's playground, which sends such requests.
+    fn is_api_request(&self) -> bool {
+        self.path == "/v1" || self.path.starts_with("/v1/") || self.path == "/portal/playground/run"
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         let took = self.started.elapsed();
@@ -261,7 +282,7 @@ impl Drop for Line {
             .metrics
             .served(route, self.status.unwrap_or(499), took);
         let fields = self.log.fields();
-        if self.path.starts_with("/v1/") || self.path == "/portal/playground/run" {
+        if self.is_api_request() {
             let end = end(self.status, fields.problem.is_some());
             self.gateway.traffic.ended(end);
         }

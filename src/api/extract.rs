@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 
-use super::access_log::RequestLog;
+use super::{Source, access_log::RequestLog, refusal_limits::find_caller};
 use crate::{
     base::keys::ApiKey,
     catalog::Plan,
@@ -94,12 +94,12 @@ async fn optional_caller(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller>
 pub(crate) async fn authenticated(
     gateway: &Gateway,
     request: Request,
+    source: Option<&Source>,
     log: &RequestLog,
 ) -> Result<(Caller, Body), GatewayError> {
-    let caller = match presented_key(request.headers()) {
-        Ok(key) => require_caller(gateway.ledger.caller(key.digest()).await),
-        Err(error) => Err(error),
-    };
+    let headers = request.headers();
+    let client = || source.map(|source| source.client(headers));
+    let caller = find_caller(gateway, headers, client, false).await;
     let body = request.into_body();
     match caller {
         Ok(caller) => {

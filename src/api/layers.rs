@@ -11,8 +11,11 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 
-use super::access_log::{RequestLog, loggable, loggable_method};
-use super::extract::{presented_key, require_caller};
+use super::{
+    Source,
+    access_log::{RequestLog, loggable, loggable_method},
+    refusal_limits::{check_account, client_address, count_unknown, find_caller},
+};
 use crate::{
     gateway::Gateway,
     ledger::Caller,
@@ -27,10 +30,12 @@ use crate::{
 pub(crate) async fn handle<F: Future<Output = Response>>(
     gateway: &Gateway,
     request: Request,
+    source: Option<&Source>,
     handler: impl FnOnce(Request) -> F,
 ) -> Response {
     if let Some(refused) = bad_head(&request) {
-        return head_error(refused).into_response();
+        let client = client_address(&request, source);
+        return count_unknown(gateway, client, head_error(refused)).into_response();
     }
     // During shutdown no new call is accepted; health checks still get a response.
     if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
@@ -68,13 +73,14 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = match presented_key(request.headers()) {
-        Ok(key) => require_caller(gateway.ledger.fresh_caller(key.digest()).await),
-        Err(error) => Err(error),
-    };
+    let client = client_address(&request, None);
+    let caller = find_caller(&gateway, request.headers(), || client, true).await;
+    let caller = caller.and_then(|caller| {
+        log_caller(&request, &caller);
+        check_account(&gateway, &caller).map(|()| caller)
+    });
     match caller {
         Ok(caller) => {
-            log_caller(&request, &caller);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -92,22 +98,23 @@ pub(crate) async fn route_not_found(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
 ) -> Response {
-    let path = request.uri().path().to_owned();
-    let caller = if path == "/v1" || path.starts_with("/v1/") {
-        match presented_key(request.headers()) {
-            Ok(key) => require_caller(gateway.ledger.fresh_caller(key.digest()).await).map(Some),
-            Err(error) => Err(error),
+    let client = client_address(&request, None);
+    let path = request.uri().path();
+    let not_found = GatewayError::RouteNotFound {
+        method: loggable_method(request.method()).into_owned(),
+        path: loggable(path),
+    };
+    let error = if path == "/v1" || path.starts_with("/v1/") {
+        match find_caller(&gateway, request.headers(), || client, true).await {
+            Ok(caller) => {
+                log_caller(&request, &caller);
+                check_account(&gateway, &caller).err().unwrap_or(not_found)
+            }
+            Err(error) => error,
         }
     } else {
-        Ok(None)
+        count_unknown(&gateway, client, not_found)
     };
-    if let Ok(Some(caller)) = &caller {
-        log_caller(&request, caller);
-    }
-    let error = caller.err().unwrap_or_else(|| GatewayError::RouteNotFound {
-        method: loggable_method(request.method()).into_owned(),
-        path: loggable(&path),
-    });
     drain_unread(request.into_body());
     error.into_response()
 }

@@ -13,11 +13,12 @@ mod layers;
 pub(crate) mod operator;
 mod proxies;
 pub mod public;
+mod refusal_limits;
 
 pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
 pub(crate) use body::read_body;
 pub(crate) use extract::Peer;
-pub(crate) use proxies::TrustedProxies;
+pub(crate) use proxies::{Source, TrustedProxies};
 
 use axum::{
     body::Body,

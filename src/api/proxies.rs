@@ -13,6 +13,20 @@ use ipnet::IpNet;
 #[derive(Clone, Debug)]
 pub(crate) struct TrustedProxies(Arc<[IpNet]>);
 
+/// Where the requests of a connection come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub peer: IpAddr,
+    pub proxies: TrustedProxies,
+}
+
+impl Source {
+    /// The address of a request's client.
+    pub(crate) fn client(&self, headers: &HeaderMap) -> IpAddr {
+        self.proxies.client(self.peer, headers)
+    }
+}
+
 impl TrustedProxies {
     pub(crate) fn new(networks: &[IpNet]) -> Self {
         Self(networks.into())

@@ -24,7 +24,7 @@ use crate::{
     config::{
         Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
         MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
-        Routing, Server, Store, StoreLocation, Tools,
+        RefusalLimits, Routing, Server, Store, StoreLocation, Tools,
     },
     server::{self, Running, StartError},
 };
@@ -99,6 +99,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         limiter_store: LimiterStore::Memory,
         overload: Overload::default(),
         max_abandoned: MAX_ABANDONED,
+        refusals: RefusalLimits::default(),
         routing: Routing::default(),
         weights: None,
         tools: Tools::default(),

@@ -19,6 +19,7 @@ use std::{
 mod alerts;
 mod body_memory;
 mod environment;
+mod limits_section;
 mod mail;
 mod oidc;
 mod overload;
@@ -56,6 +57,23 @@ use crate::{
 /// at once are unusual.
 pub(crate) const MAX_ABANDONED: u32 = 100;
 
+/// Most refused requests per minute; 0 means no bound. A client that corrects its errors stays far below them.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusalLimits {
+    pub per_account: u32,
+    /// Of requests without a valid key.
+    pub per_address: u32,
+}
+
+impl Default for RefusalLimits {
+    fn default() -> Self {
+        Self {
+            per_account: 600,
+            per_address: 1_200,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Config {
     pub server: Server,
@@ -67,6 +85,7 @@ pub struct Config {
     pub overload: Overload,
     /// An account with this many abandoned calls cannot start another call.
     pub max_abandoned: u32,
+    pub refusals: RefusalLimits,
     /// How far a balance may go below zero because calls cost more than they held.
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    ClientTimeouts, Config, LimiterStore, Log, LogFormat, MAX_ABANDONED, Operator, Portal, Server,
-    Store, StoreLocation, TlsFiles,
+    ClientTimeouts, Config, Log, LogFormat, Operator, Portal, Server, Store, StoreLocation,
+    TlsFiles,
     alerts::alerts,
     body_memory::body_memory,
+    limits_section::limits,
     mail::mail,
     oidc::oidc,
     overload::overload,
@@ -23,11 +24,10 @@ use crate::{
         guessable::is_guessable,
         keys::Secret,
         money::NanoUsd,
-        rate::Ceilings,
     },
     catalog::{Catalog, Plan, Tier, Track},
     db::postgres,
-    ledger, limits,
+    ledger,
 };
 
 pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
@@ -35,8 +35,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"), environment);
-        let (limits, max_abandoned, limiter_store) =
-            limits(root.section("limits"), &store, environment);
+        let limits = limits(root.section("limits"), &store, environment);
         let overload = overload(root.section("overload"));
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
@@ -77,10 +76,11 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             server,
             operator,
             store,
-            limits,
-            limiter_store,
+            limits: limits.ceilings,
+            limiter_store: limits.store,
             overload,
-            max_abandoned,
+            max_abandoned: limits.max_abandoned,
+            refusals: limits.refusals,
             max_overdraft,
             providers,
             deployments,
@@ -249,7 +249,7 @@ fn store(mut section: Section, environment: &Environment) -> Store {
 }
 
 /// `deadline_ms`: how long admission waits for the shared database, or for a reply of Redis.
-fn deadline(section: &mut Section) -> Option<Duration> {
+pub(super) fn deadline(section: &mut Section) -> Option<Duration> {
     let expected = "a number of milliseconds from 5 to 10000";
     section.optional("deadline_ms", expected, |value| {
         let ms: u64 = checked_toml::as_integer(value)?;
@@ -257,57 +257,6 @@ fn deadline(section: &mut Section) -> Option<Duration> {
             .contains(&ms)
             .then(|| Duration::from_millis(ms))
     })
-}
-
-fn limits(
-    mut section: Section,
-    store: &Store,
-    environment: &Environment,
-) -> (Ceilings, u32, LimiterStore) {
-    let limiter_store = limiter_store(&mut section, store, environment);
-    let mut ceiling = |key: &str, default| {
-        let expected = "a number from 1 to 4294967295; 0 would refuse every request";
-        let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
-        section.optional(key, expected, read).unwrap_or(default)
-    };
-    let limits = Ceilings {
-        requests: ceiling("rpm", 60),
-        tokens: ceiling("tpm", 100_000),
-    };
-    let max_abandoned = ceiling("max_abandoned", MAX_ABANDONED);
-    section.finish();
-    (limits, max_abandoned, limiter_store)
-}
-
-/// Memory for an embedded store, Redis for a shared one. Gateways that share accounts must share their limits, and
-/// Redis requires the shared ledger, from which windows that Redis has lost are rebuilt.
-fn limiter_store(section: &mut Section, store: &Store, environment: &Environment) -> LimiterStore {
-    let url = store_url(section, "`memory:` or `redis://…`", environment);
-    let deadline = deadline(section);
-    let is_shared = matches!(store.location, StoreLocation::Postgres { .. });
-    let url = url.unwrap_or_else(|| "memory:".to_owned());
-    if url == "memory:" {
-        if is_shared {
-            let hint = "gateways that share a `postgres://` store share their limits";
-            section.mistake("url", &format!("must be `redis://…`: {hint}"));
-        }
-        return LimiterStore::Memory;
-    }
-    match limits::Address::parse(&url) {
-        Ok(address) if is_shared => LimiterStore::Redis {
-            address: Box::new(address),
-            deadline: deadline.unwrap_or(limits::DEADLINE),
-        },
-        Ok(_) => {
-            let hint = "Redis goes with a `postgres://` store, which gateways share as well";
-            section.mistake("url", &format!("must be `memory:`: {hint}"));
-            LimiterStore::Memory
-        }
-        Err(mistake) => {
-            section.mistake("url", &mistake);
-            LimiterStore::Memory
-        }
-    }
 }
 
 /// `credit.max_overdraft`; five dollars by default.

@@ -37,6 +37,7 @@ mod emails;
 mod hybrids;
 pub(crate) mod metrics;
 mod portal;
+mod refusals;
 mod tally;
 mod tasks;
 pub(crate) mod traffic;
@@ -46,6 +47,7 @@ pub(crate) use admissions::{Admissions, Overloaded};
 pub(crate) use alerts::Alerts;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;
+pub(crate) use refusals::Refusals;
 pub(crate) use tally::{ChoiceTally, HybridTally, Tally};
 pub(crate) use tasks::Tasks;
 
@@ -92,6 +94,8 @@ pub struct Gateway {
     pub max_overdraft: NanoUsd,
     /// Calls whose clients have disconnected; they are read to their end and charged.
     pub abandoned: Arc<AbandonedCalls>,
+    /// Bounds on refused requests.
+    pub refusals: Refusals,
     /// Calls and other work that must finish before the process exits.
     pub tasks: Tasks,
     /// Jobs that run for as long as the gateway does.
@@ -185,6 +189,7 @@ impl Gateway {
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
+            refusals: Refusals::new(config.refusals),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),
             background: TaskTracker::new(),

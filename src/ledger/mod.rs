@@ -142,6 +142,14 @@ impl Ledger {
         }
     }
 
+    /// Whether [`Self::caller`] finds out about this key without asking the store.
+    pub(crate) fn has_in_memory(&self, digest: KeyDigest) -> bool {
+        match self {
+            Self::Embedded(_) => true,
+            Self::Shared(ledger) => ledger.has_in_memory(digest),
+        }
+    }
+
     /// Reads model settings and limits from the store into memory.
     pub(crate) async fn refresh(&self) -> Result<(), LedgerError> {
         match self {

@@ -1,8 +1,6 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
-use std::{
-    convert::Infallible, future::poll_fn, io, net::IpAddr, pin::pin, sync::Arc, time::Duration,
-};
+use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, time::Duration};
 
 use axum::{body::Body, http::Request};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
@@ -19,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{ConnectionLimit, Counted};
 use crate::{
-    api::{Peer, TrustedProxies, public::Front},
+    api::{Source, TrustedProxies, public::Front},
     config::ClientTimeouts,
     net::{
         http1::{server as http1, server::Connection},
@@ -41,9 +39,7 @@ const MAX_HEADER_LIST: u32 = 1 << 20;
 
 /// Origin of a connection.
 struct Origin {
-    peer: IpAddr,
-    /// Proxies whose `X-Forwarded-For` header is believed.
-    proxies: TrustedProxies,
+    source: Source,
     /// Whether it was accepted after shutdown was requested. It is served only to respond that the gateway stops.
     during_shutdown: bool,
     /// Whether it is beyond the bound of connections. It is served for one request, and calls are refused.
@@ -83,9 +79,12 @@ pub(crate) async fn serve(
                     continue;
                 };
                 socket::prepare(&socket);
-                let origin = Origin {
+                let source = Source {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
+                };
+                let origin = Origin {
+                    source,
                     during_shutdown: shutdown.is_requested(),
                     is_extra: counted.is_extra,
                 };
@@ -163,7 +162,11 @@ async fn serve_http(
     timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
-    let (during_shutdown, is_extra) = (origin.during_shutdown, origin.is_extra);
+    let Origin {
+        source,
+        during_shutdown,
+        is_extra,
+    } = origin;
     let timeouts = http1::Timeouts {
         idle: if is_extra {
             EXTRA_TIMEOUT
@@ -177,16 +180,8 @@ async fn serve_http(
         http2 = poll_fn(|context| connection.poll_http2(context)) => http2,
         () = shutdown.requested(), if !during_shutdown => return,
     };
-    let with_peer = move |mut request: Request<Body>| {
-        // Only the portal uses the client's address.
-        if request.uri().path().starts_with("/portal") {
-            let client = origin.proxies.client(origin.peer, request.headers());
-            request.extensions_mut().insert(Peer(client));
-        }
-        request
-    };
     if !http2 {
-        let respond = |request| front.respond(with_peer(request));
+        let respond = |request| front.respond_to(request, Some(&source));
         return http1::serve(connection, respond, &shutdown, during_shutdown || is_extra).await;
     }
     let socket = TokioIo::new(PrefixedStream {
@@ -194,8 +189,8 @@ async fn serve_http(
         stream: connection.stream,
     });
     let service = service_fn(move |request: Request<Incoming>| {
-        let (front, request) = (front.clone(), with_peer(request.map(Body::new)));
-        async move { Ok::<_, Infallible>(front.respond(request).await) }
+        let (front, source, request) = (front.clone(), source.clone(), request.map(Body::new));
+        async move { Ok::<_, Infallible>(front.respond_to(request, Some(&source)).await) }
     });
     let mut connection = http2::Builder::new(TokioExecutor::new());
     connection

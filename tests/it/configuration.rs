@@ -113,6 +113,8 @@ fn a_full_file() {
     assert_eq!(config.limits.requests, 60);
     assert_eq!(config.limits.tokens, 100_000);
     assert_eq!(config.max_abandoned, 100);
+    let refused = config.refusals;
+    assert_eq!((refused.per_account, refused.per_address), (600, 1_200));
     assert_eq!(config.log.format, LogFormat::Pretty);
     assert_eq!(config.log.level, "tollgate=debug,hyper=warn");
     let local = openai(&config, "local");
@@ -260,6 +262,11 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "line 17: `limits.max_abandoned` is 0; expected a number from 1 to 4294967295",
         ),
         (
+            "tpm = 100000",
+            "refused_per_account = -1",
+            "line 17: `limits.refused_per_account` is -1; expected a number from 0 to 4294967295; 0 means no bound",
+        ),
+        (
             "url = \"sqlite:data/tollgate.db\"",
             "url = \"mysql://x\"",
             "line 11: `store.url` cannot be used: expected `sqlite:`",
@@ -369,7 +376,8 @@ fn an_unknown_key_is_a_mistake_with_a_suggestion() {
         ),
         (
             "burst = 60",
-            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `max_abandoned`, `rpm`, `tpm`, `url`",
+            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `max_abandoned`, \
+             `refused_per_account`, `refused_per_address`, `rpm`, `tpm`, `url`",
         ),
     ] {
         let message = refused(&FULL.replace("rpm = 60", instead), &[]);

@@ -48,6 +48,7 @@ mod c08_budgets;
 mod c08_credit;
 mod c08_limits;
 mod c08_prices;
+mod c08_refusals;
 mod c08_store;
 mod c09_anthropic;
 mod c09_anthropic_failures;

@@ -12,9 +12,10 @@ use axum::{
 
 use super::{caller_body::read_caller_body, chat, confirm::retry_if_stale, responses};
 use crate::{
-    api::{access_log::RequestLog, extract::authenticated},
+    api::{Source, access_log::RequestLog, extract::authenticated, refusal_limits::check_account},
     gateway::Gateway,
     ledger::Caller,
+    net::drain::drain_unread,
     wire::error::GatewayError,
 };
 
@@ -31,9 +32,10 @@ impl Endpoint {
         self,
         gateway: &Arc<Gateway>,
         request: Request,
+        source: Option<&Source>,
         log: RequestLog,
     ) -> Response {
-        let served = match authenticated(gateway, request, &log).await {
+        let served = match authenticated(gateway, request, source, &log).await {
             Ok((caller, body)) => self.serve_caller(gateway, caller, &log, body).await,
             Err(error) => Err(error),
         };
@@ -48,6 +50,10 @@ impl Endpoint {
         log: &RequestLog,
         body: Body,
     ) -> Result<Response, GatewayError> {
+        if let Err(error) = check_account(gateway, &caller) {
+            drain_unread(body);
+            return Err(error);
+        }
         let body = read_caller_body(gateway, &caller, log, body).await?;
         retry_if_stale(gateway, caller, async |caller| {
             log.caller(&caller);

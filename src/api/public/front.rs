@@ -19,7 +19,10 @@ use tower::Service as _;
 
 use super::billed::Endpoint;
 use crate::{
-    api::access_log::{Route, logged},
+    api::{
+        Peer, Source,
+        access_log::{Route, logged},
+    },
     gateway::Gateway,
     net::{drain::drain_unread, lag},
     wire::error::GatewayError,
@@ -73,18 +76,34 @@ impl Front {
         }
     }
 
-    /// The response to a request.
+    /// The response to a request without a connection, for tests and benchmarks. It is not counted by address.
     pub async fn respond(&self, request: Request) -> Response {
+        self.respond_to(request, None).await
+    }
+
+    /// The response to a request of a connection.
+    pub(crate) async fn respond_to(
+        &self,
+        mut request: Request,
+        source: Option<&Source>,
+    ) -> Response {
         if let Some((gateway, path, endpoint)) = self.billed(&request) {
             let route = Some(Route::Known(path));
             if self.refuses_calls || is_overloaded(gateway) {
                 let refuse = |request, _| std::future::ready(refuse(request));
-                return Box::pin(logged(gateway, route, request, refuse)).await;
+                return Box::pin(logged(gateway, route, request, source, refuse)).await;
             }
             // Both are boxed: the inner future is moved several times, and the connection would reserve memory for the
             // outer one while it sends a stream.
-            let serve = |request, log| Box::pin(endpoint.serve(gateway, request, log));
-            return Box::pin(logged(gateway, route, request, serve)).await;
+            let serve = |request, log| Box::pin(endpoint.serve(gateway, request, source, log));
+            return Box::pin(logged(gateway, route, request, source, serve)).await;
+        }
+        // Only the public listener counts by address; the requests above compute it when it is needed.
+        if self.billed.is_some()
+            && let Some(source) = source
+        {
+            let client = Peer(source.client(request.headers()));
+            request.extensions_mut().insert(client);
         }
         // Boxed, so that billed requests reserve no memory for it.
         let Ok(response) = Box::pin(self.router.clone().call(request)).await;

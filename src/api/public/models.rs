@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
@@ -11,7 +12,7 @@ use axum::{
 };
 
 use crate::{
-    api::{Json, extract::VisibleTo},
+    api::{Json, Peer, access_log::RequestLog, extract::VisibleTo, refusal_limits::count_unknown},
     catalog::{Model, Parameter},
     gateway::Gateway,
     wire::{
@@ -72,6 +73,8 @@ pub(crate) async fn list(
 pub(crate) async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
+    Extension(log): Extension<RequestLog>,
+    peer: Option<Extension<Peer>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
     // An ID that is not UTF-8 belongs to no model.
@@ -79,6 +82,16 @@ pub(crate) async fn one(
     let visible = gateway.visible_models(plan);
     match visible.iter().find(|model| model.id == id) {
         Some(model) => Ok(Json(ModelObject::new(model)).into_response()),
-        None => Err(GatewayError::ModelNotFound { model: id }),
+        None => {
+            let error = GatewayError::ModelNotFound { model: id };
+            let client = peer.map(|Extension(Peer(address))| address);
+            // The refusal of a request with a valid key is counted for its account, like all of them.
+            let is_known = log.has_account();
+            Err(if is_known {
+                error
+            } else {
+                count_unknown(&gateway, client, error)
+            })
+        }
     }
 }

@@ -92,6 +92,11 @@ struct CodeLabel {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BlockedLabel {
+    by: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AlertLabel {
     kind: &'static str,
 }
@@ -141,6 +146,7 @@ pub struct Metrics {
     abandoned: Gauge,
     body_memory: Gauge,
     body_memory_limit: Gauge,
+    blocked: Family<BlockedLabel, Gauge>,
     waiting: Gauge,
     admissions_running: Gauge,
     admissions_waiting: Gauge,
@@ -172,6 +178,8 @@ pub(crate) struct Snapshot {
     pub abandoned: usize,
     /// Bytes reserved for request bodies, and the most that can be.
     pub body_memory: (usize, usize),
+    /// Accounts, and networks of clients, that were refused too often.
+    pub blocked: (usize, usize),
     /// Charges in the spool.
     pub spooled: usize,
     /// Calls that are being admitted, and calls that wait for it, with shared stores.
@@ -210,6 +218,7 @@ impl Metrics {
             abandoned: Gauge::default(),
             body_memory: Gauge::default(),
             body_memory_limit: Gauge::default(),
+            blocked: Family::default(),
             waiting: Gauge::default(),
             admissions_running: Gauge::default(),
             admissions_waiting: Gauge::default(),
@@ -322,6 +331,11 @@ impl Metrics {
             "Most memory that can be reserved for request bodies",
             Unit::Bytes,
             self.body_memory_limit.clone(),
+        );
+        registry.register(
+            "blocked_clients",
+            "Accounts and addresses that get 429 because too many of their requests were refused",
+            self.blocked.clone(),
         );
     }
 
@@ -579,6 +593,10 @@ impl Metrics {
         self.abandoned.set(count(now.abandoned));
         self.body_memory.set(count(now.body_memory.0));
         self.body_memory_limit.set(count(now.body_memory.1));
+        for (by, blocked) in [("account", now.blocked.0), ("address", now.blocked.1)] {
+            let label = BlockedLabel { by };
+            self.blocked.get_or_create(&label).set(count(blocked));
+        }
         self.spooled.set(count(now.spooled));
         self.admissions_running.set(count(now.admissions.0));
         self.admissions_waiting.set(count(now.admissions.1));

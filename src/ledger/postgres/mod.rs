@@ -267,6 +267,11 @@ impl Shared {
         }
     }
 
+    /// Whether the cache has the caller of this key.
+    pub(crate) fn has_in_memory(&self, digest: KeyDigest) -> bool {
+        self.cache.caller(digest).is_some()
+    }
+
     /// Reads the caller from the database and updates the cache.
     pub(crate) async fn fresh_caller(
         &self,

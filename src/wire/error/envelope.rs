@@ -131,6 +131,7 @@ impl GatewayError {
                 Some(whole_seconds(seconds).clamp(1, 60))
             }
             Self::TooManyAbandoned { .. } => Some(ABANDONED_RETRY_AFTER),
+            Self::TooManyRefused { seconds, .. } => Some(*seconds),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 unpaid.is_temporary.then_some(1)
             }

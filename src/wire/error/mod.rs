@@ -19,6 +19,9 @@ pub(crate) use envelope::{Cause, Envelope, ErrorLabel};
 pub(crate) use unpaid::Unpaid;
 pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
+/// Code of [`GatewayError::TooManyRefused`].
+pub(crate) const REFUSALS_EXCEEDED: &str = "refusals_exceeded";
+
 /// A failed request; `Display` is the message that the caller reads.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
@@ -90,6 +93,11 @@ pub enum GatewayError {
     TooManyAbandoned { limit: usize },
     #[error("The gateway has more requests than it can serve just now. Retry in a moment.")]
     Overloaded,
+    #[error(
+        "Too many requests of this {whose} were refused. Retry after the time in Retry-After, and correct what their \
+         errors say."
+    )]
+    TooManyRefused { whose: &'static str, seconds: u64 },
     #[error("Requests cannot be counted just now. Retry in a moment.")]
     RateLimitUnavailable,
     #[error("The request lost its admission between two steps. Retry it as a whole.")]
@@ -197,6 +205,11 @@ impl GatewayError {
                 Status::SERVICE_UNAVAILABLE,
                 "service_unavailable",
                 code("overloaded"),
+            ),
+            Self::TooManyRefused { .. } => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code(REFUSALS_EXCEEDED),
             ),
             Self::RateLimitUnavailable => (
                 Status::SERVICE_UNAVAILABLE,
