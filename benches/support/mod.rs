@@ -36,7 +36,10 @@ pub async fn customer(ledger: &Ledger, email: &str, keys: usize) -> Vec<(Caller,
     let mut customers = Vec::new();
     for number in 0..keys {
         let name = format!("key {number}");
-        let (_, key) = ledger.create_key(&account.id, name).await.unwrap();
+        let (_, key) = ledger
+            .create_key(&account.id, name, u32::MAX)
+            .await
+            .unwrap();
         let caller = ledger.fresh_caller(key.digest()).await.unwrap();
         customers.push((caller.unwrap(), key));
     }

@@ -26,6 +26,7 @@ use crate::{
         MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
         RefusalLimits, Routing, Server, Store, StoreLocation, Tools,
     },
+    ledger::MAX_KEYS,
     server::{self, Running, StartError},
 };
 
@@ -100,6 +101,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         overload: Overload::default(),
         max_abandoned: MAX_ABANDONED,
         refusals: RefusalLimits::default(),
+        max_keys: MAX_KEYS,
         routing: Routing::default(),
         weights: None,
         tools: Tools::default(),

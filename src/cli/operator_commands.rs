@@ -73,8 +73,16 @@ pub(crate) enum KeyCommand {
         #[arg(long, default_value = "")]
         name: String,
     },
-    /// List an account's keys
-    List { account: String },
+    /// List an account's keys, newest first, at most 100 at a time
+    List {
+        account: String,
+        /// Only keys older than this one: the last one of the list before
+        #[arg(long, value_name = "KEY")]
+        before: Option<String>,
+        /// Only deleted keys
+        #[arg(long)]
+        deleted: bool,
+    },
     /// Disable a key, from the next request on
     Disable { key: String },
     /// Enable a disabled key
@@ -211,7 +219,26 @@ pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), Stri
             of_account(&account),
             Some(json!({ "name": name })),
         ),
-        KeyCommand::List { account } => (Method::GET, of_account(&account), None),
+        KeyCommand::List {
+            account,
+            before,
+            deleted,
+        } => {
+            let before = before.map(|key| format!("before={}", segment(&key)));
+            let deleted = deleted.then(|| "deleted=true".to_owned());
+            let query: Vec<_> = before.into_iter().chain(deleted).collect();
+            let path = format!("{}?{}", of_account(&account), query.join("&"));
+            let response = target.call(Method::GET, &path, None).await?;
+            print(target, &response);
+            let last = response["data"].as_array().and_then(|keys| keys.last());
+            let last = last.and_then(|key| key["id"].as_str());
+            if let (Some(last), Some(true), false) =
+                (last, response["has_more"].as_bool(), target.json)
+            {
+                println!("\nThere are older keys: add --before {last}");
+            }
+            return Ok(());
+        }
         KeyCommand::Disable { key } => (Method::POST, one(&key, "/disable"), None),
         KeyCommand::Enable { key } => (Method::POST, one(&key, "/enable"), None),
         KeyCommand::Delete { key } => (Method::DELETE, one(&key, ""), None),
@@ -354,12 +381,16 @@ async fn send(
     body: Option<Value>,
 ) -> Result<(), String> {
     let response = target.call(method, path, body.as_ref()).await?;
+    print(target, &response);
+    Ok(())
+}
+
+fn print(target: &Target, response: &Value) {
     if target.json {
         println!("{response}");
     } else {
-        println!("{}", table::render(&response));
+        println!("{}", table::render(response));
     }
-    Ok(())
 }
 
 /// Escapes an ID, which may be any text, as one segment of a path.

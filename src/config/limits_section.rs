@@ -10,6 +10,7 @@ use crate::{
         checked_toml::{self, Section, Value},
         rate::Ceilings,
     },
+    ledger::MAX_KEYS,
     limits,
 };
 
@@ -18,23 +19,26 @@ pub(super) struct Limits {
     pub ceilings: Ceilings,
     pub store: LimiterStore,
     pub max_abandoned: u32,
+    pub max_keys: u32,
     pub refusals: RefusalLimits,
 }
 
 pub(super) fn limits(mut section: Section, store: &Store, environment: &Environment) -> Limits {
     let store = limiter_store(&mut section, store, environment);
     let refusals = refusals(&mut section);
-    let mut ceiling = |key: &str, default| {
-        let expected = "a number from 1 to 4294967295; 0 would refuse every request";
-        let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
-        section.optional(key, expected, read).unwrap_or(default)
+    let mut at_least_one = |key: &str, default, zero: &str| {
+        let expected = format!("a number from 1 to 4294967295; 0 would {zero}");
+        let read = |value: &Value| checked_toml::as_integer(value).filter(|number| *number > 0);
+        section.optional(key, &expected, read).unwrap_or(default)
     };
+    let refuses_all = "refuse every request";
     let limits = Limits {
         ceilings: Ceilings {
-            requests: ceiling("rpm", 60),
-            tokens: ceiling("tpm", 100_000),
+            requests: at_least_one("rpm", 60, refuses_all),
+            tokens: at_least_one("tpm", 100_000, refuses_all),
         },
-        max_abandoned: ceiling("max_abandoned", MAX_ABANDONED),
+        max_abandoned: at_least_one("max_abandoned", MAX_ABANDONED, refuses_all),
+        max_keys: at_least_one("max_keys", MAX_KEYS, "allow no keys"),
         store,
         refusals,
     };

@@ -86,6 +86,8 @@ pub struct Config {
     /// An account with this many abandoned calls cannot start another call.
     pub max_abandoned: u32,
     pub refusals: RefusalLimits,
+    /// Most keys of an account that are not deleted.
+    pub max_keys: u32,
     /// How far a balance may go below zero because calls cost more than they held.
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,

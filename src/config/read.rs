@@ -81,6 +81,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             overload,
             max_abandoned: limits.max_abandoned,
             refusals: limits.refusals,
+            max_keys: limits.max_keys,
             max_overdraft,
             providers,
             deployments,

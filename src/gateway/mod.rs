@@ -90,6 +90,8 @@ pub struct Gateway {
     pub tally: Tally,
     /// Default rate limits, where no rule of the operator applies.
     pub ceilings: Ceilings,
+    /// Most live keys of an account.
+    pub max_keys: u32,
     /// How far a balance may go below zero when calls cost more than they held.
     pub max_overdraft: NanoUsd,
     /// Calls whose clients have disconnected; they are read to their end and charged.
@@ -187,6 +189,7 @@ impl Gateway {
             offload: Offload::default(),
             limiter: stores.limiter,
             ceilings: config.limits,
+            max_keys: config.max_keys,
             max_overdraft: config.max_overdraft,
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             refusals: Refusals::new(config.refusals),

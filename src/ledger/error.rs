@@ -8,6 +8,10 @@ pub enum LedgerError {
     NotFound { what: &'static str, id: String },
     #[error("a deleted key does not come back; create a new one")]
     KeyDeleted,
+    #[error(
+        "the account has {max} keys, which is the most that it may have; delete one, or raise `limits.max_keys`"
+    )]
+    TooManyKeys { max: u32 },
     #[error("the {track} track has no `{tier}` tier")]
     NoSuchPlan {
         track: &'static str,

@@ -26,6 +26,7 @@ pub(crate) mod export;
 mod health;
 mod held;
 pub(crate) mod import;
+mod keys;
 mod limits;
 mod pages;
 mod pending;
@@ -50,6 +51,8 @@ pub(crate) use error::{LedgerError, OpenError};
 pub(crate) use health::{Health, Misplaced};
 pub use held::HoldRequest;
 pub(crate) use held::{Held, HoldRefused};
+pub use keys::MAX_KEYS;
+pub(crate) use keys::{KeyFilter, KeysPage};
 pub(crate) use limits::{CeilingChange, LimitRule};
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
@@ -69,7 +72,7 @@ use crate::{
     base::{
         clock::Clock,
         durability::Durability,
-        keys::{ApiKey, KeyDigest},
+        keys::KeyDigest,
         money::NanoUsd,
         rate::{Ceilings, StoredReservation},
     },
@@ -196,14 +199,6 @@ impl Ledger {
         }
     }
 
-    /// The account's keys, including deleted ones, which calls still refer to.
-    pub(crate) async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
-        match self {
-            Self::Embedded(ledger) => ledger.keys(account_id),
-            Self::Shared(ledger) => ledger.keys(account_id).await,
-        }
-    }
-
     /// Whether the account is frozen: its entries do not add up, so it starts no new calls.
     pub(crate) async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
         match self {
@@ -284,27 +279,6 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => ledger.change_account(id, change).await,
             Self::Shared(ledger) => ledger.change_account(id, change).await,
-        }
-    }
-
-    /// Creates a key. Only its digest is stored, so the returned secret cannot be shown again.
-    pub async fn create_key(
-        &self,
-        account_id: &str,
-        name: String,
-    ) -> Result<(Key, ApiKey), LedgerError> {
-        let (key, secret) = Key::generate(account_id, name, self.clock().now());
-        let key = match self {
-            Self::Embedded(ledger) => ledger.create_key(key).await?,
-            Self::Shared(ledger) => ledger.create_key(key).await?,
-        };
-        Ok((key, secret))
-    }
-
-    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
-        match self {
-            Self::Embedded(ledger) => ledger.set_key_state(id, state).await,
-            Self::Shared(ledger) => ledger.set_key_state(id, state).await,
         }
     }
 

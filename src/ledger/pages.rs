@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Account, Balances, Call, CallId, Key, Ledger, LedgerError, NewAccount, Outcome};
+use super::{Account, Balances, Call, CallId, Ledger, LedgerError, NewAccount, Outcome};
 use crate::base::money::NanoUsd;
 
 /// The most rows of a page.
@@ -205,17 +205,6 @@ impl Ledger {
         }
     }
 
-    pub(crate) async fn key(&self, id: &str) -> Result<Key, LedgerError> {
-        if has_nul(&[id]) {
-            let id = id.to_owned();
-            return Err(LedgerError::NotFound { what: "key", id });
-        }
-        match self {
-            Self::Embedded(ledger) => ledger.key(id),
-            Self::Shared(ledger) => ledger.key(id).await,
-        }
-    }
-
     /// Creates the account with this ID unless it exists, so that a repeated sign-up creates one account.
     pub(crate) async fn ensure_account(
         &self,
@@ -231,7 +220,7 @@ impl Ledger {
 }
 
 /// Whether a name has a NUL byte: no stored name has one, and PostgreSQL rejects it as a parameter.
-fn has_nul(names: &[&str]) -> bool {
+pub(super) fn has_nul(names: &[&str]) -> bool {
     names.iter().any(|name| name.contains('\0'))
 }
 

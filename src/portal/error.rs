@@ -55,6 +55,9 @@ impl From<LedgerError> for PortalError {
             LedgerError::KeyDeleted => {
                 Self::Invalid("That key was deleted, which is for good.".into())
             }
+            LedgerError::TooManyKeys { max } => Self::Invalid(format!(
+                "There are {max} keys, which is the most that an account can have. Delete one that is not used."
+            )),
             LedgerError::NoSuchPlan { .. }
             | LedgerError::TooMuchCredit
             | LedgerError::ReferenceTaken { .. } => Self::Invalid(error.to_string()),
@@ -68,6 +71,12 @@ impl From<LedgerError> for PortalError {
     }
 }
 
+/// The message of an error as a sentence.
+fn sentence(error: &str) -> String {
+    let (first, rest) = error.split_at(error.len().min(1));
+    format!("{}{rest}.", first.to_uppercase())
+}
+
 impl From<ActionError> for PortalError {
     fn from(error: ActionError) -> Self {
         match error {
@@ -77,10 +86,10 @@ impl From<ActionError> for PortalError {
             | ActionError::ZeroCeiling(_)
             | ActionError::Oneself
             | ActionError::Backoffice(BackofficeError::EmailTaken)
-            | ActionError::NoSuchModel(_) => {
-                let error = error.to_string();
-                let (first, rest) = error.split_at(error.len().min(1));
-                Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
+            | ActionError::NoSuchModel(_) => Self::Invalid(sentence(&error.to_string())),
+            // An operator can change the setting that it names.
+            ActionError::Ledger(LedgerError::TooManyKeys { .. }) => {
+                Self::Invalid(sentence(&error.to_string()))
             }
             ActionError::Backoffice(error) => error.into(),
             ActionError::Ledger(error) => error.into(),

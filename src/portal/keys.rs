@@ -1,4 +1,4 @@
-//! API keys: create, show once, disable, enable and delete.
+//! API keys: create, show once, list, disable, enable and delete.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,32 +14,40 @@ use super::{
     form::{EmptyForm, SignedForm, is_first_submission, once_field},
     formatting::moment,
     layout::{self, Page, Place},
+    paging,
+    query::ReadQuery,
     session::SignedIn,
     sign_in::problem_notice,
     snippets,
 };
 use crate::{
+    base::keys::ApiKey,
     gateway::Gateway,
-    ledger::{Key, KeyState},
+    ledger::{Key, KeyFilter, KeyState, KeysPage},
 };
 
 const MAX_NAME: usize = 100;
 
+#[derive(Default, Deserialize)]
+pub(crate) struct KeysQuery {
+    before: Option<String>,
+}
+
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
+    ReadQuery(query): ReadQuery<KeysQuery>,
 ) -> Result<Page, PortalError> {
-    page(&gateway, &me, None).await
+    page(&gateway, &me, &query, None).await
 }
 
 async fn page(
     gateway: &Gateway,
     me: &SignedIn,
+    query: &KeysQuery,
     problem: Option<&str>,
 ) -> Result<Page, PortalError> {
-    let mut keys = gateway.ledger.keys(&me.account.id).await?;
-    keys.retain(|key| key.state != KeyState::Deleted);
-    keys.reverse();
+    let (keys, links) = queried(gateway, me, query, KeyFilter::Live, "/portal/keys").await?;
     let used = gateway.ledger.last_used(&me.account.id).await?;
     let content = html! {
         h1 { "API keys" }
@@ -58,8 +66,80 @@ async fn page(
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used)) }
         }
+        (links)
+        p { a href="/portal/keys/deleted" { "Deleted keys" } }
     };
     Ok(layout::page(me, Place::Keys, "API keys", &content))
+}
+
+/// A page of the account's keys, newest first, and the links to other pages. `path` is that of the list.
+async fn queried(
+    gateway: &Gateway,
+    me: &SignedIn,
+    query: &KeysQuery,
+    filter: KeyFilter,
+    path: &str,
+) -> Result<(Vec<Key>, Markup), PortalError> {
+    let before = paging::cursor(query.before.as_ref(), "keys", paging::position)?;
+    let newest = before.is_some().then_some(path);
+    let page = KeysPage {
+        account_id: &me.account.id,
+        filter,
+        before,
+        limit: paging::QUERIED,
+    };
+    let mut keys = gateway.ledger.keys_page(page).await?;
+    let older = paging::cut(&mut keys).map(|last| older_keys(path, last));
+    let links = paging::links("keys", newest, older.as_deref());
+    Ok((keys, links))
+}
+
+/// The URL of the page after the one that ends with this key. `list` is the URL of the first page.
+pub(crate) fn older_keys(list: &str, last: &Key) -> String {
+    let separator = if list.contains('?') { '&' } else { '?' };
+    let (created_at, id) = (last.created_at, layout::encoded(&last.id));
+    format!("{list}{separator}before={created_at}-{id}")
+}
+
+/// Deleted keys, which the history refers to.
+pub(crate) async fn list_deleted(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(query): ReadQuery<KeysQuery>,
+) -> Result<Page, PortalError> {
+    let path = "/portal/keys/deleted";
+    let (keys, links) = queried(&gateway, &me, &query, KeyFilter::Deleted, path).await?;
+    let table = html! {
+        table {
+            caption { "Deleted keys, newest first" }
+            thead { tr {
+                th scope="col" { "Name" }
+                th scope="col" { "Key" }
+                th scope="col" { "Created" }
+            } }
+            tbody {
+                @for key in &keys {
+                    tr {
+                        th scope="row" { (shown_name(key)) }
+                        td { code { (key.prefix) "…" } }
+                        td { (moment(key.created_at)) }
+                    }
+                }
+            }
+        }
+    };
+    let content = html! {
+        nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }
+        h1 { "Deleted keys" }
+        p.muted { "Requests with these keys are refused. What they were used for stays in your history." }
+        @if keys.is_empty() {
+            p.empty { "No key was deleted." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Deleted keys" { (table) }
+        }
+        (links)
+    };
+    Ok(layout::page(&me, Place::Keys, "Deleted keys", &content))
 }
 
 fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
@@ -143,17 +223,19 @@ pub(crate) async fn create(
     let name = form.name.trim();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
         let problem = "A key needs a name of at most 100 characters, so that you know it again.";
-        return page(&gateway, &me, Some(problem)).await;
+        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
     }
     if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
                        delete it and create another.";
-        return page(&gateway, &me, Some(problem)).await;
+        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
     }
-    let (key, secret) = gateway
-        .ledger
-        .create_key(&me.account.id, name.to_owned())
-        .await?;
+    let (key, secret) = match new_key(&gateway, &me.account.id, name).await {
+        Err(PortalError::Invalid(problem)) => {
+            return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
+        }
+        created => created?,
+    };
     let content = html! {
         h1 { "Your new key" }
         p { "This is " strong { (key.name) } ". Copy it now: it is not shown again." }
@@ -166,6 +248,18 @@ pub(crate) async fn create(
         p { a.button href="/portal/keys" { "I have copied it" } }
     };
     Ok(layout::page(&me, Place::Keys, "Your new key", &content))
+}
+
+/// Creates a key for a person, unless too many were created lately.
+pub(crate) async fn new_key(
+    gateway: &Gateway,
+    account_id: &str,
+    name: &str,
+) -> Result<(Key, ApiKey), PortalError> {
+    let throttled = gateway.portal.throttle.new_key(account_id);
+    throttled.map_err(|seconds| PortalError::TooMany { seconds })?;
+    let (ledger, max) = (&gateway.ledger, gateway.max_keys);
+    Ok(ledger.create_key(account_id, name.to_owned(), max).await?)
 }
 
 /// The key, if it belongs to this account and is not deleted.

@@ -34,6 +34,7 @@ mod models;
 mod notice;
 mod oidc;
 mod overview;
+mod paging;
 mod plan;
 mod playground;
 mod query;
@@ -71,6 +72,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         )
         .route("/portal/welcome", get(welcome::show).post(welcome::submit))
         .route("/portal/keys", get(keys::list).post(keys::create))
+        .route("/portal/keys/deleted", get(keys::list_deleted))
         .route("/portal/keys/{id}/disable", post(keys::disable))
         .route("/portal/keys/{id}/enable", post(keys::enable))
         .route(

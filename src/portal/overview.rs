@@ -34,7 +34,7 @@ pub(crate) async fn show(
     );
     let balances = ledger.balances(account).await?;
     let days = ledger.usage_days(account, &from, &today).await?;
-    let keys = ledger.keys(account).await?;
+    let live_keys = ledger.keys(account).await?;
     let latest = CallsPage {
         account_id: Some(account),
         key_id: None,
@@ -44,7 +44,9 @@ pub(crate) async fn show(
         limit: SHOWN_REQUESTS,
     };
     let calls = ledger.calls_page(&latest).await?;
-    let has_key = keys.iter().any(|key| key.state == KeyState::Active);
+    let has_key = live_keys.iter().any(|key| key.state == KeyState::Active);
+    let used = calls.iter().map(|call| call.key_id.as_str());
+    let keys = ledger.keys_with_ids(used).await?;
     let content = html! {
         h1 { "Overview" }
         @if me.account.closed {

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::{
     error::PortalError,
     formatting::{money, money_rounded},
+    keys::new_key,
     layout::{self, Page, Place},
     query::ReadQuery,
     requests,
@@ -25,7 +26,7 @@ use super::{
 use crate::{
     api::{RequestLog, public::Endpoint},
     gateway::Gateway,
-    ledger::{Caller, KeyState},
+    ledger::Caller,
     net::drain::drain_unread,
     wire::error::GatewayError,
 };
@@ -136,14 +137,18 @@ async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, GatewayError
         .keys(&me.account.id)
         .await
         .map_err(unavailable)?;
-    let mut ours = keys
-        .into_iter()
-        .filter(|key| key.name == KEY_NAME && key.state != KeyState::Deleted);
-    let key = if let Some(key) = ours.next() {
-        key
-    } else {
-        let made = gateway.ledger.create_key(&me.account.id, KEY_NAME.into());
-        made.await.map_err(unavailable)?.0
+    let key = match keys.into_iter().find(|key| key.name == KEY_NAME) {
+        Some(key) => key,
+        None => match new_key(gateway, &me.account.id, KEY_NAME).await {
+            Ok((key, _)) => key,
+            Err(error @ (PortalError::Invalid(_) | PortalError::TooMany { .. })) => {
+                return Err(GatewayError::InvalidRequest {
+                    message: format!("The playground needs a key of its own. {error}"),
+                    param: None,
+                });
+            }
+            Err(_) => return Err(GatewayError::CreditUnavailable),
+        },
     };
     let caller = gateway
         .ledger

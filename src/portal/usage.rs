@@ -23,7 +23,11 @@ use super::{
     query::{ReadQuery, non_empty},
     session::SignedIn,
 };
-use crate::{base::timestamp, gateway::Gateway, ledger::DayUse};
+use crate::{
+    base::timestamp,
+    gateway::Gateway,
+    ledger::{DayUse, Key},
+};
 
 const RANGES: [u16; 3] = [7, 30, 90];
 const RANGE: u16 = 30;
@@ -73,6 +77,12 @@ impl PeriodUsage {
         let rows = rows.await?;
         Ok(Self { days, rows })
     }
+
+    /// The keys that were used, deleted ones too.
+    async fn keys(&self, gateway: &Gateway) -> Result<Vec<Key>, PortalError> {
+        let ids = self.rows.iter().map(|row| row.key_id.as_str());
+        Ok(gateway.ledger.keys_with_ids(ids).await?)
+    }
 }
 
 pub(crate) async fn show(
@@ -84,7 +94,7 @@ pub(crate) async fn show(
     let used = PeriodUsage::read(&gateway, &me, count).await?;
     let keys = match by {
         GroupBy::Model => Vec::new(),
-        GroupBy::Key => gateway.ledger.keys(&me.account.id).await?,
+        GroupBy::Key => used.keys(&gateway).await?,
     };
     let groups = sums::grouped(&used.rows, by, &keys);
     let content = html! {
@@ -110,7 +120,7 @@ pub(crate) async fn csv(
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
     let used = PeriodUsage::read(&gateway, &me, query.days()?).await?;
-    let keys = gateway.ledger.keys(&me.account.id).await?;
+    let keys = used.keys(&gateway).await?;
     let first = used.days.first().map_or("", String::as_str);
     let last = used.days.last().map_or("", String::as_str);
     let attachment = format!("attachment; filename=\"usage-{first}-to-{last}.csv\"");

@@ -112,7 +112,7 @@ fn a_full_file() {
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.limits.requests, 60);
     assert_eq!(config.limits.tokens, 100_000);
-    assert_eq!(config.max_abandoned, 100);
+    assert_eq!((config.max_abandoned, config.max_keys), (100, 100));
     let refused = config.refusals;
     assert_eq!((refused.per_account, refused.per_address), (600, 1_200));
     assert_eq!(config.log.format, LogFormat::Pretty);
@@ -263,6 +263,11 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
         ),
         (
             "tpm = 100000",
+            "max_keys = 0",
+            "line 17: `limits.max_keys` is 0; expected a number from 1 to 4294967295; 0 would allow no keys",
+        ),
+        (
+            "tpm = 100000",
             "refused_per_account = -1",
             "line 17: `limits.refused_per_account` is -1; expected a number from 0 to 4294967295; 0 means no bound",
         ),
@@ -376,7 +381,7 @@ fn an_unknown_key_is_a_mistake_with_a_suggestion() {
         ),
         (
             "burst = 60",
-            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `max_abandoned`, \
+            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `max_abandoned`, `max_keys`, \
              `refused_per_account`, `refused_per_address`, `rpm`, `tpm`, `url`",
         ),
     ] {

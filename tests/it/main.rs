@@ -95,6 +95,7 @@ mod portal_console_pages;
 mod portal_emails;
 mod portal_guessing;
 mod portal_keys;
+mod portal_keys_bounds;
 mod portal_oidc;
 mod portal_oidc_people;
 mod portal_payments;

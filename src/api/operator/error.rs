@@ -95,6 +95,11 @@ impl OperatorError {
                     "invalid_request_error",
                     Some("key_deleted"),
                 ),
+                LedgerError::TooManyKeys { .. } => (
+                    Status::CONFLICT,
+                    "invalid_request_error",
+                    Some("too_many_keys"),
+                ),
                 LedgerError::ReferenceTaken { .. } => (
                     Status::CONFLICT,
                     "invalid_request_error",

@@ -8,13 +8,17 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
+use super::{body::JsonBody, error::OperatorError, path::Path, query::ReadQuery};
 use crate::{
     api::Json,
     base::timestamp,
     gateway::{Gateway, actions::OperatorActions},
-    ledger::{Key, KeyState},
+    ledger::{Key, KeyFilter, KeyState, KeysPage, LedgerError},
 };
+
+/// Keys of a page: unless the query says, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 500;
 
 #[derive(Serialize)]
 struct KeyObject<'a> {
@@ -67,12 +71,74 @@ pub(crate) async fn create(
     Ok(Json(shown).into_response())
 }
 
+#[derive(Deserialize)]
+pub(crate) struct ListQuery {
+    /// The ID of the last key of the previous page.
+    before: Option<String>,
+    limit: Option<usize>,
+    /// Only deleted keys, or only the others.
+    deleted: Option<bool>,
+}
+
+/// A page of keys, newest first.
+#[derive(Serialize)]
+struct KeyList<'a> {
+    object: &'static str,
+    data: Vec<KeyObject<'a>>,
+    has_more: bool,
+}
+
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
+    ReadQuery(query): ReadQuery<ListQuery>,
 ) -> Result<Response, OperatorError> {
-    let keys = gateway.ledger.keys(&account_id).await?;
-    Ok(Json(List::new(keys.iter().map(KeyObject::new).collect())).into_response())
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let message = format!("`limit` must be a number from 1 to {MAX_LIMIT}.");
+        return Err(OperatorError::invalid("limit", message));
+    }
+    let before = match query.before {
+        None => None,
+        Some(id) => Some(cursor(&gateway, &account_id, &id).await?),
+    };
+    let filter = match query.deleted {
+        None => KeyFilter::All,
+        Some(true) => KeyFilter::Deleted,
+        Some(false) => KeyFilter::Live,
+    };
+    let page = KeysPage {
+        account_id: &account_id,
+        filter,
+        before,
+        // One more tells whether there is a further page.
+        limit: limit + 1,
+    };
+    let mut keys = gateway.ledger.keys_page(page).await?;
+    let has_more = keys.len() > limit;
+    keys.truncate(limit);
+    let list = KeyList {
+        object: "list",
+        data: keys.iter().map(KeyObject::new).collect(),
+        has_more,
+    };
+    Ok(Json(list).into_response())
+}
+
+/// The position of a key, after which a page begins.
+async fn cursor(
+    gateway: &Gateway,
+    account_id: &str,
+    id: &str,
+) -> Result<(i64, String), OperatorError> {
+    let found = match gateway.ledger.key(id).await {
+        Ok(key) if key.account_id == account_id => Some((key.created_at, key.id)),
+        Ok(_) | Err(LedgerError::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let unknown =
+        || OperatorError::invalid("before", "`before` must be the ID of a key of the account.");
+    found.ok_or_else(unknown)
 }
 
 pub(crate) async fn disable(

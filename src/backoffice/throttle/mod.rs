@@ -1,4 +1,5 @@
-//! Limits on password guessing, sign-ups and e-mails that visitors can request. In memory of one gateway only.
+//! Limits on password guessing, sign-ups, e-mails that visitors can request, and new keys. In memory of one gateway
+//! only.
 //!
 //! An attempt to sign in with a password is counted three times: for the pair of person and network, for the network,
 //! and for the person over all networks. The last only slows attempts, and never those of a browser with which the
@@ -27,6 +28,9 @@ const PER_NETWORK: Rule = Rule::AtMost(60);
 const SIGN_UPS: Rule = Rule::AtMost(20);
 /// Maximum of e-mails to one address that visitors from any network can request.
 const EMAILS: Rule = Rule::AtMost(5);
+/// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds their
+/// number too.
+const KEYS: Rule = Rule::AtMost(20);
 
 #[derive(Default)]
 pub struct Throttle(Mutex<Counters>);
@@ -116,6 +120,12 @@ impl Throttle {
     pub(crate) fn message(&self, email: &str, peer: IpAddr) -> Result<(), u64> {
         let mailbox = limit(&["email", &email_key(email)], EMAILS);
         self.count(&[sign_ups_of(peer), mailbox])?;
+        Ok(())
+    }
+
+    /// Counts a new key of an account; the error is the number of seconds until the next one is allowed.
+    pub(crate) fn new_key(&self, account_id: &str) -> Result<(), u64> {
+        self.count(&[limit(&["key", account_id], KEYS)])?;
         Ok(())
     }
 
@@ -332,5 +342,15 @@ mod tests {
         assert_eq!(of("::ffff:203.0.113.7"), of(HERE));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn new_keys_of_an_account_are_limited() {
+        let throttle = Throttle::default();
+        for _ in 0..most(KEYS) {
+            throttle.new_key("acct_1").unwrap();
+        }
+        assert!((1..=901).contains(&throttle.new_key("acct_1").unwrap_err()));
+        throttle.new_key("acct_2").unwrap();
     }
 }

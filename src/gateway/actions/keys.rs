@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{ActionError, MAX_KEY_NAME, OperatorActions};
 use crate::{
     base::keys::ApiKey,
+    gateway::Gateway,
     ledger::{Key, KeyState},
 };
 
@@ -20,7 +21,10 @@ impl OperatorActions {
         }
         let actions = self.clone();
         self.run_to_completion(async move {
-            let (key, secret) = actions.gateway.ledger.create_key(&account_id, name).await?;
+            let Gateway {
+                ledger, max_keys, ..
+            } = &*actions.gateway;
+            let (key, secret) = ledger.create_key(&account_id, name, *max_keys).await?;
             let after = json!({
                 "account": key.account_id,
                 "name": key.name,

@@ -33,7 +33,8 @@ pub(crate) enum Command {
     /// Creates an account unless its ID exists.
     EnsureAccount(Account, Reply<Account>),
     ChangeAccount(String, AccountChange, Reply<Account>),
-    CreateKey(Key, Reply<Key>),
+    /// Creates a key unless the account has this many live ones.
+    CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
     SetModel(ModelChange, Reply<ModelSettings>),
     SetLimit(LimitChange, Reply<LimitRule>),
@@ -181,9 +182,9 @@ impl Command {
                 });
                 executed(result, reply, Outcome::Account)
             }
-            Self::CreateKey(key, reply) => {
+            Self::CreateKey(key, max, reply) => {
                 let result = run(within, |database, directory| {
-                    steps::create_key(database, directory, key)
+                    steps::create_key(database, directory, key, max)
                 });
                 executed(result, reply, Outcome::Key)
             }

@@ -3,7 +3,7 @@
 //! The writer thread updates it after each commit; after a failed commit it is reloaded from the database.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,7 +26,9 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Directory {
     accounts: FastMap<String, Account>,
-    keys: BTreeMap<String, Key>,
+    /// Live keys; deleted ones are only in the database.
+    keys: FastMap<String, Key>,
+    keys_by_account: FastMap<String, FastSet<String>>,
     by_digest: FastMap<KeyDigest, String>,
     models: FastMap<String, ModelSettings>,
     limits: LimitRules,
@@ -95,21 +97,20 @@ impl Directory {
         accounts.into_iter()
     }
 
-    pub(crate) fn key(&self, id: &str) -> Result<&Key, LedgerError> {
-        let missing = || LedgerError::NotFound {
-            what: "key",
-            id: id.to_owned(),
-        };
-        self.keys.get(id).ok_or_else(missing)
+    /// The key with this ID, unless it is deleted.
+    pub(crate) fn key(&self, id: &str) -> Option<&Key> {
+        self.keys.get(id)
     }
 
-    /// The account's keys, oldest first.
+    /// Number of the account's live keys.
+    pub(crate) fn key_count(&self, account_id: &str) -> usize {
+        self.keys_by_account.get(account_id).map_or(0, FastSet::len)
+    }
+
+    /// The account's live keys, oldest first.
     pub(crate) fn keys_of(&self, account_id: &str) -> impl Iterator<Item = &Key> {
-        let mut keys: Vec<_> = self
-            .keys
-            .values()
-            .filter(|key| key.account_id == account_id)
-            .collect();
+        let ids = self.keys_by_account.get(account_id).into_iter().flatten();
+        let mut keys: Vec<_> = ids.filter_map(|id| self.keys.get(id)).collect();
         keys.sort_by_key(|key| (key.created_at, key.id.as_str()));
         keys.into_iter()
     }
@@ -270,13 +271,49 @@ impl Directory {
         account
     }
 
+    /// Stores a live key, or removes a deleted one.
     pub(crate) fn put_key(&mut self, key: Key) -> Key {
-        self.by_digest.insert(key.digest, key.id.clone());
-        self.keys.insert(key.id.clone(), key.clone());
+        let of_account = self.keys_by_account.entry(key.account_id.clone());
+        let of_account = of_account.or_default();
+        if key.state == KeyState::Deleted {
+            of_account.remove(&key.id);
+            if of_account.is_empty() {
+                self.keys_by_account.remove(&key.account_id);
+            }
+            self.by_digest.remove(&key.digest);
+            self.keys.remove(&key.id);
+        } else {
+            of_account.insert(key.id.clone());
+            self.by_digest.insert(key.digest, key.id.clone());
+            self.keys.insert(key.id.clone(), key.clone());
+        }
         key
     }
 
     pub(crate) fn put_model_settings(&mut self, id: String, settings: ModelSettings) {
         self.models.insert(id, settings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleted_keys_leave_memory() {
+        let mut directory = Directory::default();
+        for _ in 0..1_000 {
+            let (key, _) = Key::generate("acct_1", "k".into(), 0);
+            let key = directory.put_key(key);
+            assert!(directory.caller(key.digest).is_none(), "no account");
+            assert_eq!(directory.key_count("acct_1"), 1);
+            directory.put_key(Key {
+                state: KeyState::Deleted,
+                ..key
+            });
+        }
+        assert_eq!(directory.key_count("acct_1"), 0);
+        let left = (directory.keys.len(), directory.by_digest.len());
+        assert_eq!((left, directory.keys_by_account.len()), ((0, 0), 0));
     }
 }

@@ -23,6 +23,7 @@ mod command;
 mod directory;
 mod export;
 mod history;
+mod keys;
 mod pages;
 mod pending;
 mod prune;
@@ -47,8 +48,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    Account, AccountChange, Balances, CallId, Caller, CeilingChange, Grant, Health, Key, KeyState,
-    LedgerError, LimitRule, ModelSettings, OpenError, call_id::CallIds,
+    Account, AccountChange, Balances, CallId, Caller, CeilingChange, Grant, Health, LedgerError,
+    LimitRule, ModelSettings, OpenError, call_id::CallIds,
 };
 use crate::base::{
     clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings,
@@ -136,13 +137,6 @@ impl Embedded {
         Ok(directory.grants(account_id).to_vec())
     }
 
-    /// The account's keys, including deleted ones, which the history refers to.
-    pub(crate) fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
-        let directory = self.read();
-        directory.account(account_id)?;
-        Ok(directory.keys_of(account_id).cloned().collect())
-    }
-
     pub(crate) fn model_settings(&self, model_id: &str) -> ModelSettings {
         self.read().model_settings(model_id)
     }
@@ -188,23 +182,6 @@ impl Embedded {
     ) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::ChangeAccount(id.to_owned(), change, reply))
-            .await
-    }
-
-    /// Stores a key by its digest.
-    pub(crate) async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
-        self.writer
-            .execute(|reply| Command::CreateKey(key, reply))
-            .await
-    }
-
-    pub(crate) async fn set_key_state(
-        &self,
-        id: &str,
-        state: KeyState,
-    ) -> Result<Key, LedgerError> {
-        self.writer
-            .execute(|reply| Command::SetKeyState(id.to_owned(), state, reply))
             .await
     }
 

@@ -11,7 +11,7 @@ use super::{
     },
 };
 use crate::ledger::{
-    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, Key, LedgerError,
+    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, LedgerError,
     conditions::{Conditions, Sql},
 };
 
@@ -85,10 +85,6 @@ impl Embedded {
             account,
         });
         Ok(found.collect())
-    }
-
-    pub(crate) fn key(&self, id: &str) -> Result<Key, LedgerError> {
-        self.read().key(id).cloned()
     }
 
     pub(crate) async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {

@@ -138,12 +138,20 @@ pub(crate) fn change_account(
     Ok(directory.write().put_account(account))
 }
 
+/// Creates a key unless the account has `max` live keys.
 pub(crate) fn create_key(
     database: &Database,
     directory: &Shared,
     key: Key,
+    max: u32,
 ) -> Result<Key, LedgerError> {
-    directory.read().account(&key.account_id)?;
+    {
+        let directory = directory.read();
+        directory.account(&key.account_id)?;
+        if directory.key_count(&key.account_id) >= max as usize {
+            return Err(LedgerError::TooManyKeys { max });
+        }
+    }
     database.insert_key(&key)?;
     Ok(directory.write().put_key(key))
 }
@@ -155,10 +163,18 @@ pub(crate) fn set_key_state(
     id: &str,
     state: KeyState,
 ) -> Result<Key, LedgerError> {
-    let key = directory.read().key(id)?.clone();
-    if key.state == KeyState::Deleted && state != KeyState::Deleted {
-        return Err(LedgerError::KeyDeleted);
-    }
+    let live = directory.read().key(id).cloned();
+    let Some(key) = live else {
+        // Deleted keys are not in memory.
+        let deleted = database.key(id)?.ok_or_else(|| LedgerError::NotFound {
+            what: "key",
+            id: id.to_owned(),
+        })?;
+        return match state {
+            KeyState::Deleted => Ok(deleted),
+            KeyState::Active | KeyState::Disabled => Err(LedgerError::KeyDeleted),
+        };
+    };
     let key = Key { state, ..key };
     database.update_key(&key)?;
     Ok(directory.write().put_key(key))

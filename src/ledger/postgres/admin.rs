@@ -1,4 +1,4 @@
-//! Operators' changes: accounts, keys, grants, models and limits. Each is one transaction, on the disk when it returns,
+//! Operators' changes: accounts, grants, models and limits. Each is one transaction, on the disk when it returns,
 //! and applies to the next request of every gateway.
 
 use serde::Deserialize;
@@ -10,18 +10,17 @@ use super::{
     record::{get, unreadable},
 };
 use crate::{
-    base::{keys::KeyDigest, money::NanoUsd},
+    base::money::NanoUsd,
     catalog::{Plan, Tier, Track},
     db::postgres::{Connected, Error},
     ledger::{
-        Account, AccountChange, Balances, CeilingChange, Grant, Key, KeyState, LedgerError,
-        LimitRule, ModelSettings,
+        Account, AccountChange, Balances, CeilingChange, Grant, LedgerError, LimitRule,
+        ModelSettings,
         credit::{Credit, Funds},
     },
 };
 
 pub(crate) const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
-pub(crate) const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
 const GRANT: &str = "id, amount_nano_usd, expires_at, reason, reference, created_at";
 pub(crate) const CREDIT: &str = "ARRAY(SELECT grant_id FROM unnest(funds)),
     ARRAY(SELECT remaining_nano_usd FROM unnest(funds)), ARRAY(SELECT f.held_nano_usd FROM unnest(funds) AS f),
@@ -88,18 +87,6 @@ impl Shared {
         Ok(rows.iter().map(read_grant).collect::<Result<_, _>>()?)
     }
 
-    pub(crate) async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
-        self.account(account_id).await?;
-        let query =
-            format!("SELECT {KEY} FROM api_keys WHERE account_id = $1 ORDER BY created_at, id");
-        let rows = self
-            .inner
-            .pool
-            .query(&query, &[(&account_id, Type::TEXT)])
-            .await?;
-        Ok(rows.iter().map(read_key).collect::<Result<_, _>>()?)
-    }
-
     pub(crate) async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.insert_account(&account, "").await?;
         Ok(account)
@@ -136,67 +123,31 @@ impl Shared {
         id: &str,
         change: AccountChange,
     ) -> Result<Account, LedgerError> {
-        let connection = self.inner.pool.take().await?;
-        connection
-            .batch_execute("BEGIN")
-            .await
-            .map_err(Error::from)?;
+        let connection = self.begin().await?;
         let changed = change_within(&connection, id, change).await;
-        let end = if changed.is_ok() {
-            "COMMIT"
-        } else {
-            "ROLLBACK"
-        };
+        self.end(connection, changed).await
+    }
+
+    /// Begins a transaction.
+    pub(super) async fn begin(&self) -> Result<Connected, LedgerError> {
+        let connection = self.inner.pool.take().await?;
+        // Each statement must see what was committed while it waited for a lock, whatever the server's default is.
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        let begun = connection.batch_execute(begin).await;
+        begun.map_err(Error::from)?;
+        Ok(connection)
+    }
+
+    /// Ends a transaction: commits it if its result is `Ok`, and rolls it back otherwise.
+    pub(super) async fn end<T>(
+        &self,
+        connection: Connected,
+        result: Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
         connection.batch_execute(end).await.map_err(Error::from)?;
         self.inner.pool.put_back(connection);
-        changed
-    }
-
-    pub(crate) async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
-        let insert =
-            "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let (state, digest) = (key.state.as_str(), key.digest.0.as_slice());
-        let parameters = [
-            (&key.id as _, Type::TEXT),
-            (&key.account_id as _, Type::TEXT),
-            (&key.name as _, Type::TEXT),
-            (&key.prefix as _, Type::TEXT),
-            (&state as _, Type::TEXT),
-            (&key.created_at as _, Type::INT8),
-            (&digest as _, Type::BYTEA),
-        ];
-        match self.inner.pool.execute(insert, &parameters).await {
-            // Foreign key violation: the account does not exist.
-            Err(error) if error.code() == Some("23503") => Err(missing("account", &key.account_id)),
-            other => Ok(other.map(|_| key)?),
-        }
-    }
-
-    pub(crate) async fn set_key_state(
-        &self,
-        id: &str,
-        state: KeyState,
-    ) -> Result<Key, LedgerError> {
-        let (state, query) = (
-            state.as_str(),
-            format!(
-                "UPDATE api_keys SET state = $2 WHERE id = $1 AND (state <> 'deleted' OR $2 = 'deleted')
-                 RETURNING {KEY}"
-            ),
-        );
-        let parameters = [(&id as _, Type::TEXT), (&state as _, Type::TEXT)];
-        let rows = self.inner.pool.query(&query, &parameters).await?;
-        if let Some(row) = rows.first() {
-            return Ok(read_key(row)?);
-        }
-        let there = "SELECT 1 FROM api_keys WHERE id = $1";
-        let there = self.inner.pool.query(there, &[(&id, Type::TEXT)]).await?;
-        Err(if there.is_empty() {
-            missing("key", id)
-        } else {
-            LedgerError::KeyDeleted
-        })
+        result
     }
 
     pub(crate) async fn add_grant(
@@ -334,19 +285,6 @@ pub(crate) fn read_account(row: &Row) -> Result<Account, Error> {
         plan: plan.ok_or_else(|| unreadable("a track and tier"))?,
         closed: get(row, 5)?,
         created_at: get(row, 6)?,
-    })
-}
-
-pub(crate) fn read_key(row: &Row) -> Result<Key, Error> {
-    let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
-    Ok(Key {
-        id: get(row, 0)?,
-        account_id: get(row, 1)?,
-        name: get(row, 2)?,
-        prefix: get(row, 3)?,
-        state: KeyState::parse(&state).ok_or_else(|| unreadable("a key's state"))?,
-        created_at: get(row, 5)?,
-        digest: KeyDigest(digest.try_into().map_err(|_| unreadable("a digest"))?),
     })
 }
 

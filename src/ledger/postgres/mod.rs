@@ -24,6 +24,7 @@ mod cache;
 mod export;
 mod flusher;
 mod history;
+mod keys;
 mod lane;
 mod lease;
 mod lookup;

@@ -9,7 +9,7 @@ use tokio_postgres::{
 
 use super::{
     Shared,
-    admin::{ACCOUNT, CREDIT, KEY, missing, read_account, read_credit, read_key},
+    admin::{ACCOUNT, CREDIT, read_account, read_credit},
     pool::Parameter,
     record::{self, COLUMNS, get, unreadable, unsigned},
 };
@@ -17,8 +17,7 @@ use crate::{
     base::money::NanoUsd,
     db::postgres::Error,
     ledger::{
-        AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, Key,
-        LedgerError,
+        AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, LedgerError,
         conditions::{Conditions, Sql, Value},
     },
 };
@@ -140,13 +139,6 @@ impl Shared {
             })
         });
         Ok(found.collect::<Result<_, Error>>()?)
-    }
-
-    pub(crate) async fn key(&self, id: &str) -> Result<Key, LedgerError> {
-        let query = format!("SELECT {KEY} FROM api_keys WHERE id = $1");
-        let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
-        let row = rows.first().ok_or_else(|| missing("key", id))?;
-        Ok(read_key(row)?)
     }
 }
 

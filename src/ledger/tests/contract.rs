@@ -334,7 +334,10 @@ async fn created_records_can_be_looked_up(store: TestStore) {
     assert_eq!(keys[0].digest, paying.digest);
     let unknown = paying.ledger.keys("acct_0").await;
     assert!(matches!(unknown, Err(LedgerError::NotFound { .. })));
-    let unknown = paying.ledger.create_key("acct_0", "none".into()).await;
+    let unknown = paying
+        .ledger
+        .create_key("acct_0", "none".into(), MAX_KEYS)
+        .await;
     assert!(matches!(unknown, Err(LedgerError::NotFound { .. })));
     let audit = paying.ledger.audit().await.unwrap();
     assert_eq!((audit.entries, audit.charges), (2, 1));

@@ -197,7 +197,10 @@ async fn an_account_is_created_once(store: TestStore) {
         (&emails[0], 1_800_000_000)
     );
     assert_eq!(ledger.accounts().await.unwrap().len(), 1);
-    let (key, _) = ledger.create_key("acct_one", "works".into()).await.unwrap();
+    let (key, _) = ledger
+        .create_key("acct_one", "works".into(), MAX_KEYS)
+        .await
+        .unwrap();
     assert_eq!(key.account_id, "acct_one");
     let impossible = NewAccount {
         track: Track::Personal,

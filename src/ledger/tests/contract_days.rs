@@ -32,7 +32,7 @@ async fn hold_with(paying: &Paying, key_id: &str, model: &str) -> Held {
 async fn second_key(paying: &Paying) -> String {
     let made = paying
         .ledger
-        .create_key(&paying.account_id, "second".into());
+        .create_key(&paying.account_id, "second".into(), MAX_KEYS);
     made.await.unwrap().0.id
 }
 

@@ -53,11 +53,11 @@ async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
     let neighbour = paying.neighbour(DOLLAR).await;
     let made = paying
         .ledger
-        .create_key(&paying.account_id, "second".into());
+        .create_key(&paying.account_id, "second".into(), MAX_KEYS);
     let second = made.await.unwrap().0.id;
     let unused = paying
         .ledger
-        .create_key(&paying.account_id, "unused".into());
+        .create_key(&paying.account_id, "unused".into(), MAX_KEYS);
     let unused = unused.await.unwrap().0.id;
     let outcomes = [
         Outcome::Answered,

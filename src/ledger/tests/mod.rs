@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
+    Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError, MAX_KEYS,
     NewAccount, NewGrant, Outcome, Seen,
     embedded::Embedded,
     postgres::{self, Shared},
@@ -46,6 +46,7 @@ macro_rules! contract {
 mod contract;
 mod contract_accounts;
 mod contract_days;
+mod contract_keys;
 mod contract_pages;
 mod contract_pending;
 mod contract_prune;
@@ -155,7 +156,10 @@ impl Paying {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
         let ledger = store.open(&now_ms).await;
         let account_id = ledger.create_account(new_account()).await.unwrap().id;
-        let (key, _) = ledger.create_key(&account_id, "test".into()).await.unwrap();
+        let (key, _) = ledger
+            .create_key(&account_id, "test".into(), MAX_KEYS)
+            .await
+            .unwrap();
         let paying = Self {
             store: Arc::new(store),
             now_ms,
@@ -195,7 +199,10 @@ impl Paying {
     /// Another account with a key and credit, at this gateway.
     pub(crate) async fn neighbour(&self, nanos: i64) -> Self {
         let account = self.ledger.create_account(new_account()).await.unwrap();
-        let made = self.ledger.create_key(&account.id, "test".into()).await;
+        let made = self
+            .ledger
+            .create_key(&account.id, "test".into(), MAX_KEYS)
+            .await;
         let (key, _) = made.unwrap();
         let neighbour = Self {
             account_id: account.id,

@@ -41,11 +41,11 @@ pub(crate) async fn show(
         limit: SHOWN_REQUESTS,
         ..CallsPage::default()
     };
-    let (balances, frozen, left, all_keys, used, calls) = tokio::try_join!(
+    let (balances, frozen, left, newest_keys, used, calls) = tokio::try_join!(
         ledger.balances(&id),
         ledger.is_frozen(&id),
         ledger.grants_left(&id),
-        ledger.keys(&id),
+        ledger.keys_page(keys::newest(&id)),
         ledger.last_used(&id),
         ledger.calls_page(&latest),
     )?;
@@ -74,7 +74,7 @@ pub(crate) async fn show(
         (credit(&left))
         (account_people::section(&me, &id, &people, &invited))
         (payments::section(&bought))
-        (keys::section(&me, &account, &all_keys, &used))
+        (keys::section(&me, &account, &newest_keys, &used))
         section {
             h2 { "Limits per minute" }
             (limits::of_account(&gateway, &me, &id))

@@ -10,27 +10,68 @@ use super::{
     access::{Id, OperatorForm, SignedInOperator},
     accounts::path,
     frame::{self, Place, scrolled},
+    paging,
 };
 use crate::{
     gateway::{Gateway, actions::MAX_KEY_NAME},
-    ledger::{Account, Key, KeyState},
+    ledger::{Account, Key, KeyFilter, KeyState, KeysPage},
     portal::{
         error::PortalError,
         form::{is_first_submission, once_field},
         formatting::moment,
-        keys::{shown_name, state},
+        keys::{older_keys, shown_name, state},
         layout::{self, Page},
+        query::ReadQuery,
         snippets::copy_button,
     },
 };
 
-/// The table of all keys, including deleted ones, newest first, and the form to create one.
+/// The newest live keys of an account, with links to the others, and the form to create one.
 pub(crate) fn section(
     me: &SignedInOperator,
     account: &Account,
     keys: &[Key],
     used: &HashMap<String, i64>,
 ) -> Markup {
+    let all = list_path(&account.id, false);
+    html! {
+        section {
+            h2 { "Keys" }
+            @if keys.is_empty() { p.empty { "It has no keys." } }
+            @else { (table(me, keys, used)) }
+            p {
+                a href=(all) { "All its keys" } " · "
+                a href=(list_path(&account.id, true)) { "Deleted keys" }
+            }
+            form.inline method="post" action=(all) {
+                (me.token_field())
+                (once_field())
+                label { "Name of a new key"
+                    input type="text" name="name" required maxlength=(MAX_KEY_NAME) autocomplete="off";
+                }
+                button type="submit" { "Make a key" }
+            }
+        }
+    }
+}
+
+/// A page of the account's newest live keys.
+pub(crate) fn newest(account_id: &str) -> KeysPage<'_> {
+    KeysPage {
+        account_id,
+        filter: KeyFilter::Live,
+        before: None,
+        limit: paging::PAGE_SIZE,
+    }
+}
+
+/// The path of the list of an account's live keys, or of its deleted ones.
+fn list_path(account_id: &str, deleted: bool) -> String {
+    let query = if deleted { "?deleted=true" } else { "" };
+    format!("{}/keys{query}", path(account_id))
+}
+
+fn table(me: &SignedInOperator, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
     let table = html! {
         table {
             caption { "Keys, newest first" }
@@ -43,7 +84,7 @@ pub(crate) fn section(
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
-                @for key in keys.iter().rev() {
+                @for key in keys {
                     tr {
                         th scope="row" { (shown_name(key)) }
                         td { code { (key.prefix) "…" } " " a href={ "/portal/console/actions?subject=" (layout::encoded(&key.id)) } { code { (key.id) } } }
@@ -61,21 +102,52 @@ pub(crate) fn section(
             }
         }
     };
-    html! {
-        section {
-            h2 { "Keys" }
-            @if keys.is_empty() { p.empty { "It has no keys." } }
-            @else { (scrolled("Keys", &table)) }
-            form.inline method="post" action={ (path(&account.id)) "/keys" } {
-                (me.token_field())
-                (once_field())
-                label { "Name of a new key"
-                    input type="text" name="name" required maxlength=(MAX_KEY_NAME) autocomplete="off";
-                }
-                button type="submit" { "Make a key" }
-            }
-        }
-    }
+    scrolled("Keys", &table)
+}
+
+#[derive(Deserialize)]
+pub(crate) struct KeysQuery {
+    #[serde(default)]
+    deleted: bool,
+    before: Option<String>,
+}
+
+/// The live keys of an account, or its deleted ones, page by page.
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    Id(id): Id,
+    ReadQuery(query): ReadQuery<KeysQuery>,
+) -> Result<Page, PortalError> {
+    let account = gateway.ledger.account(&id).await?;
+    let before = paging::cursor(query.before.as_ref(), "keys", paging::position)?;
+    let (title, filter) = if query.deleted {
+        ("Deleted keys", KeyFilter::Deleted)
+    } else {
+        ("Keys", KeyFilter::Live)
+    };
+    let is_first = before.is_none();
+    let page = KeysPage {
+        filter,
+        before,
+        limit: paging::QUERIED,
+        ..newest(&id)
+    };
+    let (mut keys, used) = tokio::try_join!(
+        gateway.ledger.keys_page(page),
+        gateway.ledger.last_used(&id)
+    )?;
+    let first = list_path(&id, query.deleted);
+    let older = paging::cut(&mut keys).map(|last| older_keys(&first, last));
+    let first = (!is_first).then_some(first);
+    let content = html! {
+        nav.back aria-label="Back" { a href=(path(&id)) { (account.email) } }
+        h1 { (title) }
+        @if keys.is_empty() { p.empty { "There are no such keys." } }
+        @else { (table(&me, &keys, &used)) }
+        (paging::links("keys", first.as_deref(), older.as_deref()))
+    };
+    Ok(frame::page(&me, Place::Accounts, title, &content))
 }
 
 fn forms(me: &SignedInOperator, key: &Key) -> Markup {

@@ -27,12 +27,12 @@ mod limits;
 mod live;
 mod margin;
 mod models;
-mod paging;
 mod people;
 mod request_details;
 mod requests;
 mod sign_in;
 
+use super::paging;
 use crate::gateway::Gateway;
 
 /// The routes of all console pages.
@@ -62,7 +62,10 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             "/portal/console/accounts/{id}/grants",
             post(account_forms::grant),
         )
-        .route("/portal/console/accounts/{id}/keys", post(keys::create))
+        .route(
+            "/portal/console/accounts/{id}/keys",
+            get(keys::list).post(keys::create),
+        )
         .route("/portal/console/keys/{id}/state", post(keys::set_state))
         .route(
             "/portal/console/accounts/{id}/invitations",

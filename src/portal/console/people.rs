@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts::{cursor, path},
+    accounts::path,
     frame::{self, Place, scrolled, search},
     paging,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn list(
     ReadQuery(query): ReadQuery<PeopleQuery>,
 ) -> Result<Page, PortalError> {
     let text = non_empty(query.text.as_ref()).unwrap_or_default();
-    let before = paging::cursor(query.before.as_ref(), "people", cursor)?;
+    let before = paging::cursor(query.before.as_ref(), "people", paging::position)?;
     let is_first = before.is_none();
     let page = gateway
         .backoffice

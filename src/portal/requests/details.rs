@@ -34,7 +34,7 @@ pub(crate) async fn show_details(
     // Another account's request gives the same response as an unknown ID, by the same code path.
     let call = call.filter(|call| call.account_id == me.account.id);
     let call = call.ok_or(PortalError::NotFound)?;
-    let keys = gateway.ledger.keys(&me.account.id).await?;
+    let keys = gateway.ledger.keys_with_ids([call.key_id.as_str()]).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }

@@ -10,7 +10,7 @@ use super::{key_label, outcome, path};
 use crate::{
     catalog::Plan,
     gateway::Gateway,
-    ledger::{Call, CallId, CallsPage, Key, Outcome},
+    ledger::{Call, CallId, CallsPage, Key, KeyFilter, KeysPage, Outcome},
     portal::{
         error::PortalError,
         formatting,
@@ -22,6 +22,8 @@ use crate::{
 };
 
 const PAGE_SIZE: usize = 50;
+/// Most keys that the filter offers, newest first.
+const SELECTABLE_KEYS: usize = 200;
 
 #[derive(Deserialize)]
 pub(crate) struct RequestsQuery {
@@ -123,17 +125,28 @@ pub(crate) async fn show(
         before: filter.before.map(|last| (last.ended_ms, last.id)),
         limit: PAGE_SIZE + 1,
     };
-    let (mut calls, keys) = tokio::try_join!(
+    let selectable = KeysPage {
+        account_id: &me.account.id,
+        filter: KeyFilter::Live,
+        before: None,
+        limit: SELECTABLE_KEYS,
+    };
+    let (mut calls, selectable) = tokio::try_join!(
         gateway.ledger.calls_page(&page),
-        gateway.ledger.keys(&me.account.id)
+        gateway.ledger.keys_page(selectable)
     )?;
     let more = calls.len() > PAGE_SIZE;
     calls.truncate(PAGE_SIZE);
     let next = calls.last().filter(|_| more).map(Cursor::of);
+    // Calls, and links to this page, may name deleted keys.
+    let named = calls.iter().map(|call| call.key_id.as_str());
+    let keys = gateway.ledger.keys_with_ids(named.chain(filter.key));
+    let mut keys = keys.await?;
+    keys.retain(|key| key.account_id == me.account.id);
     let content = html! {
         h1 { "Requests" }
         p.muted { "Prompts and responses are not part of this list." }
-        (form(&gateway, &filter, &keys))
+        (form(&gateway, &filter, &selectable, &keys))
         @if calls.is_empty() {
             (nothing(&filter))
         } @else {
@@ -168,15 +181,21 @@ fn nothing(filter: &Filter<'_>) -> Markup {
     }
 }
 
-fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
+/// The form to filter by key, model and ending. `named` has the key of the filter, also if it is deleted.
+fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &[Key], named: &[Key]) -> Markup {
     let models = gateway.published_models(Plan::ALL);
+    let is_selected = |key: &&Key| filter.key == Some(key.id.as_str());
+    let other = match selectable.iter().find(is_selected) {
+        Some(_) => None,
+        None => named.iter().find(is_selected),
+    };
     html! {
         form.inline method="get" action="/portal/requests" {
             label { "Key"
                 select name="key" {
                     option value="" { "All keys" }
-                    @for key in keys {
-                        option value=(key.id) selected[filter.key == Some(key.id.as_str())] {
+                    @for key in selectable.iter().chain(other) {
+                        option value=(key.id) selected[is_selected(&key)] {
                             (shown_name(key)) " (" (key.prefix) "…)"
                         }
                     }

@@ -8,6 +8,9 @@ use crate::{
     portal::keys::shown_name,
 };
 
+/// Most groups of a page.
+const MAX_GROUPS: usize = 200;
+
 /// What usage is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupBy {
@@ -51,17 +54,29 @@ impl Totals {
     }
 
     pub(crate) fn add(&mut self, row: &DayUse) {
+        self.merge(&Self {
+            calls: row.calls,
+            charged: row.charged,
+            prompt: row.prompt,
+            cached: row.cached,
+            completion: row.completion,
+            reasoning: row.reasoning,
+            cost: row.cost,
+        });
+    }
+
+    fn merge(&mut self, other: &Self) {
         for (sum, more) in [
-            (&mut self.calls, row.calls),
-            (&mut self.charged, row.charged),
-            (&mut self.prompt, row.prompt),
-            (&mut self.cached, row.cached),
-            (&mut self.completion, row.completion),
-            (&mut self.reasoning, row.reasoning),
+            (&mut self.calls, other.calls),
+            (&mut self.charged, other.charged),
+            (&mut self.prompt, other.prompt),
+            (&mut self.cached, other.cached),
+            (&mut self.completion, other.completion),
+            (&mut self.reasoning, other.reasoning),
         ] {
             *sum = sum.saturating_add(more);
         }
-        let cost = self.cost.nanos().saturating_add(row.cost.nanos());
+        let cost = self.cost.nanos().saturating_add(other.cost.nanos());
         self.cost = NanoUsd::new(cost);
     }
 }
@@ -85,8 +100,9 @@ impl Group<'_> {
     }
 }
 
-/// The groups, most expensive first.
+/// The groups, most expensive first. If there are too many for a page, the last ones are merged into one.
 pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> Vec<Group<'a>> {
+    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
     let mut groups: HashMap<&str, Group<'a>> = HashMap::new();
     for row in rows {
         let id = match by {
@@ -94,9 +110,9 @@ pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> V
             GroupBy::Key => row.key_id.as_str(),
         };
         let group = groups.entry(id).or_insert_with(|| {
-            let key = keys.iter().find(|key| key.id == id);
+            let key = keys.get(id);
             Group {
-                name: key.map_or(id, shown_name),
+                name: key.map_or(id, |key| shown_name(key)),
                 prefix: key.map(|key| key.prefix.as_str()),
                 totals: Totals::default(),
                 by_day: HashMap::new(),
@@ -112,7 +128,28 @@ pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> V
             .cmp(&order(&one.totals))
             .then(id.cmp(other_id))
     });
-    groups.into_iter().map(|(_, group)| group).collect()
+    let mut groups: Vec<_> = groups.into_iter().map(|(_, group)| group).collect();
+    if groups.len() > MAX_GROUPS {
+        let rest = groups.split_off(MAX_GROUPS - 1);
+        groups.push(merged(rest));
+    }
+    groups
+}
+
+fn merged(groups: Vec<Group<'_>>) -> Group<'_> {
+    let mut all = Group {
+        name: "all others",
+        prefix: None,
+        totals: Totals::default(),
+        by_day: HashMap::new(),
+    };
+    for group in groups {
+        all.totals.merge(&group.totals);
+        for (day, totals) in &group.by_day {
+            all.by_day.entry(day).or_default().merge(totals);
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -160,6 +197,26 @@ mod tests {
         );
         let all = Totals::of(&rows);
         assert_eq!((all.prompt, all.cached, all.completion), (60, 12, 18));
+    }
+
+    #[test]
+    fn a_page_has_a_bounded_number_of_groups_with_the_same_totals() {
+        let rows: Vec<_> = (0..1_000)
+            .map(|key| row("2026-11-15", &format!("key_{key}"), "m", 1, key))
+            .collect();
+        let groups = grouped(&rows, GroupBy::Key, &[]);
+        assert_eq!(groups.len(), MAX_GROUPS);
+        assert_eq!(
+            (groups[0].name, groups[199].name),
+            ("key_999", "all others")
+        );
+        let mut all = Totals::default();
+        let mut by_day = Totals::default();
+        for group in &groups {
+            all.merge(&group.totals);
+            by_day.merge(&group.by_day["2026-11-15"]);
+        }
+        assert_eq!((all, by_day), (Totals::of(&rows), Totals::of(&rows)));
     }
 
     #[test]

@@ -41,6 +41,7 @@ export const STATES = [
       await clickTo(page, 'link', 'Delete old laptop');
     },
   },
+  page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
   {
     name: 'not-found',
@@ -107,6 +108,15 @@ export const CONSOLE_STATES = [
     async open(page) {
       await go(page, '/portal/console/accounts?text=ada%40example.com');
       await clickTo(page, 'link', 'ada@example.com');
+    },
+  },
+  {
+    name: 'console-keys',
+    says: ['Keys', 'old laptop', 'disabled'],
+    async open(page) {
+      await go(page, '/portal/console/accounts?text=ada%40example.com');
+      await clickTo(page, 'link', 'ada@example.com');
+      await clickTo(page, 'link', 'All its keys');
     },
   },
   {

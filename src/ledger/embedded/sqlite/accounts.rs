@@ -1,9 +1,9 @@
-//! Accounts, keys, limits and models.
+//! Accounts, limits and models.
 
 use rusqlite::params;
 
 use super::Database;
-use crate::ledger::{Account, Key, LimitRule, ModelSettings};
+use crate::ledger::{Account, LimitRule, ModelSettings};
 
 impl Database {
     pub(crate) fn insert_account(&self, account: &Account) -> rusqlite::Result<()> {
@@ -32,31 +32,6 @@ impl Database {
                 account.plan.tier().as_str(),
                 account.closed
             ],
-        )?;
-        Ok(())
-    }
-
-    pub(crate) fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
-        self.connection.execute(
-            "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                key.id,
-                key.account_id,
-                key.name,
-                key.prefix,
-                key.state.as_str(),
-                key.created_at,
-                key.digest.0
-            ],
-        )?;
-        Ok(())
-    }
-
-    pub(crate) fn update_key(&self, key: &Key) -> rusqlite::Result<()> {
-        self.connection.execute(
-            "UPDATE api_keys SET state = ?2 WHERE id = ?1",
-            params![key.id, key.state.as_str()],
         )?;
         Ok(())
     }

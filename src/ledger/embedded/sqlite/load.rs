@@ -6,10 +6,10 @@ use rusqlite::Row;
 
 use super::{super::directory::Directory, Database, redo_log::RedoLog, unreadable};
 use crate::{
-    base::{keys::KeyDigest, money::NanoUsd},
+    base::money::NanoUsd,
     catalog::{Plan, Tier, Track},
     ledger::{
-        Account, CallId, Grant, Key, KeyState, LimitRule, ModelSettings,
+        Account, CallId, Grant, LimitRule, ModelSettings,
         credit::{Credit, Funds},
     },
 };
@@ -33,11 +33,8 @@ impl Database {
             directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
         }
-        let mut keys = self.connection.prepare(
-            "SELECT id, account_id, name, prefix, state, created_at, digest FROM api_keys",
-        )?;
-        for key in keys.query_map([], read_key)? {
-            directory.put_key(key?);
+        for key in self.live_keys()? {
+            directory.put_key(key);
         }
         let mut models = self
             .connection
@@ -118,18 +115,5 @@ fn read_limit(row: &Row<'_>) -> rusqlite::Result<LimitRule> {
         model: named(row.get(1)?),
         requests: row.get(2)?,
         tokens: row.get(3)?,
-    })
-}
-
-fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
-    let state: String = row.get(4)?;
-    Ok(Key {
-        id: row.get(0)?,
-        account_id: row.get(1)?,
-        name: row.get(2)?,
-        prefix: row.get(3)?,
-        state: KeyState::parse(&state).ok_or_else(|| unreadable(4, "state"))?,
-        created_at: row.get(5)?,
-        digest: KeyDigest(row.get(6)?),
     })
 }

@@ -19,6 +19,7 @@ pub(crate) mod days;
 mod entries;
 mod files;
 mod held_now;
+pub(crate) mod keys;
 mod load;
 pub(crate) mod lock;
 mod open;

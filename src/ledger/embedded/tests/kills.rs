@@ -15,7 +15,7 @@ use crate::{
         money::{NanoUsd, TokenPrice},
     },
     catalog::Prices,
-    ledger::{HoldRequest, NewGrant, Seen, tests::new_account},
+    ledger::{HoldRequest, MAX_KEYS, NewGrant, Seen, tests::new_account},
 };
 
 const KILLS: u64 = 200;
@@ -98,7 +98,10 @@ async fn two_hundred_kills_lose_nothing_and_post_nothing_twice() {
     let path = folder.path().join("ledger.db");
     let ledger = Ledger::open(&path, Durability::Process).unwrap();
     let account_id = ledger.create_account(new_account()).await.unwrap().id;
-    ledger.create_key(&account_id, "test".into()).await.unwrap();
+    ledger
+        .create_key(&account_id, "test".into(), MAX_KEYS)
+        .await
+        .unwrap();
     grant(&ledger, &account_id, CREDIT, None).await;
     drop(ledger);
     let mut reported = Reported::default();

@@ -24,6 +24,7 @@ mod days;
 mod faults;
 mod full_disk;
 mod history;
+mod keys;
 mod kills;
 mod misplaced;
 mod pages;

@@ -21,6 +21,12 @@ pub(crate) fn cursor<T>(
     parse(text).map(Some).ok_or_else(unknown)
 }
 
+/// Parses a cursor: creation time and ID of the last row of the previous page.
+pub(crate) fn position(text: &str) -> Option<(i64, String)> {
+    let (created_at, id) = text.split_once('-')?;
+    Some((created_at.parse().ok()?, id.to_owned()))
+}
+
 /// Cuts rows that were queried to a page. Returns its last row if an older page exists.
 pub(crate) fn cut<T>(rows: &mut Vec<T>) -> Option<&T> {
     let more = rows.len() > PAGE_SIZE;
@@ -35,5 +41,16 @@ pub(crate) fn links(what: &str, newest: Option<&str>, older: Option<&str>) -> Ma
             @if let Some(url) = newest { a href=(url) { "Newest " (what) } }
             @if let Some(url) = older { a rel="next" href=(url) { "Older " (what) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_parses_as_it_was_written() {
+        assert_eq!(position("17-acct_a-b"), Some((17, "acct_a-b".into())));
+        assert_eq!((position("17"), position("x-acct_a")), (None, None));
     }
 }

@@ -1,0 +1,95 @@
+//! Keys in the file, deleted ones too.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{Database, unreadable};
+use crate::{
+    base::keys::KeyDigest,
+    ledger::{Key, KeyFilter, KeyState},
+};
+
+const COLUMNS: &str = "id, account_id, name, prefix, state, created_at, digest";
+
+impl Database {
+    pub(crate) fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
+        self.connection.execute(
+            "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                key.id,
+                key.account_id,
+                key.name,
+                key.prefix,
+                key.state.as_str(),
+                key.created_at,
+                key.digest.0
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn update_key(&self, key: &Key) -> rusqlite::Result<()> {
+        self.connection.execute(
+            "UPDATE api_keys SET state = ?2 WHERE id = ?1",
+            params![key.id, key.state.as_str()],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn key(&self, id: &str) -> rusqlite::Result<Option<Key>> {
+        one(&self.connection, id)
+    }
+
+    /// All keys that are not deleted.
+    pub(crate) fn live_keys(&self) -> rusqlite::Result<Vec<Key>> {
+        let live = KeyFilter::Live.condition();
+        let query = format!("SELECT {COLUMNS} FROM api_keys WHERE {live}");
+        let mut keys = self.connection.prepare(&query)?;
+        keys.query_map([], read)?.collect()
+    }
+}
+
+/// A page of the account's keys, newest first; `before` is the last key of the previous page.
+pub(crate) fn page(
+    connection: &Connection,
+    account_id: &str,
+    filter: KeyFilter,
+    before: Option<(i64, String)>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Key>> {
+    let condition = filter.condition();
+    let query = format!(
+        "SELECT {COLUMNS} FROM api_keys
+         WHERE account_id = ?1 AND {condition} AND (created_at, id) < (?2, ?3)
+         ORDER BY created_at DESC, id DESC LIMIT ?4"
+    );
+    let (created_at, id) = before.unwrap_or((i64::MAX, String::new()));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut keys = connection.prepare_cached(&query)?;
+    let keys = keys.query_map(params![account_id, created_at, id, limit], read)?;
+    keys.collect()
+}
+
+pub(crate) fn with_ids(connection: &Connection, ids: &[String]) -> rusqlite::Result<Vec<Key>> {
+    let keys = ids.iter().map(|id| one(connection, id));
+    keys.filter_map(Result::transpose).collect()
+}
+
+fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<Key>> {
+    let query = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1");
+    let mut key = connection.prepare_cached(&query)?;
+    key.query_row([id], read).optional()
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
+    let state: String = row.get(4)?;
+    Ok(Key {
+        id: row.get(0)?,
+        account_id: row.get(1)?,
+        name: row.get(2)?,
+        prefix: row.get(3)?,
+        state: KeyState::parse(&state).ok_or_else(|| unreadable(4, "state"))?,
+        created_at: row.get(5)?,
+        digest: KeyDigest(row.get(6)?),
+    })
+}

@@ -1,0 +1,138 @@
+//! Keys. Each change is one transaction and applies to the next request of every gateway.
+
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    Shared,
+    admin::missing,
+    record::{get, unreadable},
+};
+use crate::{
+    base::keys::KeyDigest,
+    db::postgres::{Connected, Error},
+    ledger::{Key, KeyState, KeysPage, LedgerError},
+};
+
+const COLUMNS: &str = "id, account_id, name, prefix, state, created_at, digest";
+
+impl Shared {
+    /// Stores a key by its digest, unless the account has `max` live keys.
+    pub(crate) async fn create_key(&self, key: Key, max: u32) -> Result<Key, LedgerError> {
+        let connection = self.begin().await?;
+        let created = insert_within(&connection, &key, max).await;
+        self.end(connection, created.map(|()| key)).await
+    }
+
+    pub(crate) async fn set_key_state(
+        &self,
+        id: &str,
+        state: KeyState,
+    ) -> Result<Key, LedgerError> {
+        let query = format!(
+            "UPDATE api_keys SET state = $2 WHERE id = $1 AND (state <> 'deleted' OR $2 = 'deleted')
+             RETURNING {COLUMNS}"
+        );
+        let text = state.as_str();
+        let parameters = [(&id as _, Type::TEXT), (&text as _, Type::TEXT)];
+        let rows = self.inner.pool.query(&query, &parameters).await?;
+        if let Some(row) = rows.first() {
+            let key = read(row)?;
+            if state != KeyState::Active {
+                self.cache.put_caller(key.digest, None);
+            }
+            return Ok(key);
+        }
+        let there = "SELECT 1 FROM api_keys WHERE id = $1";
+        let there = self.inner.pool.query(there, &[(&id, Type::TEXT)]).await?;
+        Err(if there.is_empty() {
+            missing("key", id)
+        } else {
+            LedgerError::KeyDeleted
+        })
+    }
+
+    /// The account's live keys, oldest first.
+    pub(crate) async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+        self.account(account_id).await?;
+        let query = format!(
+            "SELECT {COLUMNS} FROM api_keys WHERE account_id = $1 AND state <> 'deleted' ORDER BY created_at, id"
+        );
+        let account = [(&account_id as _, Type::TEXT)];
+        let rows = self.inner.pool.query(&query, &account).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) async fn keys_page(&self, page: KeysPage<'_>) -> Result<Vec<Key>, LedgerError> {
+        self.account(page.account_id).await?;
+        let (condition, limit) = (page.filter.condition(), page.limit);
+        let query = format!(
+            "SELECT {COLUMNS} FROM api_keys
+             WHERE account_id = $1 AND {condition} AND (created_at, id) < ($2, $3)
+             ORDER BY created_at DESC, id DESC LIMIT {limit}"
+        );
+        let (created_at, id) = page.before.unwrap_or((i64::MAX, String::new()));
+        let parameters = [
+            (&page.account_id as _, Type::TEXT),
+            (&created_at as _, Type::INT8),
+            (&id as _, Type::TEXT),
+        ];
+        let rows = self.inner.pool.query(&query, &parameters).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) async fn keys_with_ids(&self, ids: Vec<String>) -> Result<Vec<Key>, LedgerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ANY($1)");
+        let ids = [(&ids as _, Type::TEXT_ARRAY)];
+        let rows = self.inner.pool.query(&query, &ids).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+}
+
+/// Counts the account's keys and inserts one. The lock on the account makes concurrent creations wait, so that each
+/// counts the keys of those before it.
+async fn insert_within(connection: &Connected, key: &Key, max: u32) -> Result<(), LedgerError> {
+    let account = [(&key.account_id as _, Type::TEXT)];
+    let lock = "SELECT 1 FROM accounts WHERE id = $1 FOR NO KEY UPDATE";
+    let rows = connection.query_typed(lock, &account).await;
+    if rows.map_err(Error::from)?.is_empty() {
+        return Err(missing("account", &key.account_id));
+    }
+    let count = "SELECT count(*) FROM api_keys WHERE account_id = $1 AND state <> 'deleted'";
+    let rows = connection.query_typed(count, &account).await;
+    let rows = rows.map_err(Error::from)?;
+    let row = rows.first().ok_or_else(|| unreadable("a number of keys"))?;
+    if get::<i64>(row, 0)? >= i64::from(max) {
+        return Err(LedgerError::TooManyKeys { max });
+    }
+    let insert = "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let (state, digest) = (key.state.as_str(), key.digest.0.as_slice());
+    let parameters = [
+        (&key.id as _, Type::TEXT),
+        (&key.account_id as _, Type::TEXT),
+        (&key.name as _, Type::TEXT),
+        (&key.prefix as _, Type::TEXT),
+        (&state as _, Type::TEXT),
+        (&key.created_at as _, Type::INT8),
+        (&digest as _, Type::BYTEA),
+    ];
+    let inserted = connection.execute_typed(insert, &parameters).await;
+    inserted.map_err(Error::from)?;
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<Key, Error> {
+    let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
+    Ok(Key {
+        id: get(row, 0)?,
+        account_id: get(row, 1)?,
+        name: get(row, 2)?,
+        prefix: get(row, 3)?,
+        state: KeyState::parse(&state).ok_or_else(|| unreadable("a key's state"))?,
+        created_at: get(row, 5)?,
+        digest: KeyDigest(digest.try_into().map_err(|_| unreadable("a digest"))?),
+    })
+}
