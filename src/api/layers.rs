@@ -58,6 +58,9 @@ fn bad_head(request: &Request) -> Option<Refused> {
     if let Some(refused) = Refused::of(request) {
         return Some(refused);
     }
+    if request.headers().len() > MAX_HEADERS {
+        return Some(Refused::TooMany);
+    }
     let line = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     let headers: usize = request
         .headers()

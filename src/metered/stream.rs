@@ -27,8 +27,8 @@ use crate::{
 /// How long the stream of an abandoned call is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How long a frame waits for a client that reads none. A connection that stalls as a whole is closed sooner; this is
-/// for one of many streams on an HTTP/2 connection that is otherwise alive.
+/// How long a frame waits for a client that reads none. Usually the connection notices that first (`net::stall`, for a
+/// stream of HTTP/2 `net::http2`); this limit does not depend on it.
 const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Normalizes the provider's stream and writes it in the form of the endpoint.

@@ -1,8 +1,9 @@
-//! Threads, connections and HTTP/1: the network layer below the API and the provider adapters.
+//! Threads, connections and HTTP: the network layer below the API and the provider adapters.
 //!
 //! It has the threads that serve requests (`lanes`) and threads for long computations (`offload`), callbacks between
-//! them, the memory of request bodies, shutdown, timeouts, and both ends of HTTP/1. A connection whose peer leaves, stalls or sends malformed bytes fails alone. A request that cannot be
-//! parsed gets an error response through the router, and a response that was cut off is never passed on as complete.
+//! them, the memory of request bodies, shutdown, timeouts, both ends of HTTP/1, and the server of HTTP/2. A connection
+//! whose peer leaves, stalls or sends malformed bytes fails alone. A request that cannot be parsed gets an error response
+//! through the router, and a response that was cut off is never passed on as complete.
 //!
 //! May use `wire`, `routing`, `catalog` and `base`; it needs only `wire`, for `UpstreamError`.
 
@@ -11,6 +12,7 @@ pub(crate) mod callbacks;
 pub(crate) mod connect;
 pub(crate) mod drain;
 pub(crate) mod http1;
+pub(crate) mod http2;
 pub(crate) mod lag;
 pub(crate) mod lanes;
 pub(crate) mod offload;

@@ -1,13 +1,7 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
-use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
-use axum::{body::Body, http::Request};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::graceful::GracefulConnection,
-};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -21,6 +15,7 @@ use crate::{
     config::ClientTimeouts,
     net::{
         http1::{server as http1, server::Connection},
+        http2,
         lanes::{ConnectionGuard, Lanes},
         prefixed_stream::PrefixedStream,
         shutdown::Shutdown,
@@ -34,8 +29,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a connection beyond the bound stays open.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Above the gateway's own limit on heads, so that its own error response refuses them instead of hyper.
-const MAX_HEADER_LIST: u32 = 1 << 20;
 
 /// Origin of a connection.
 struct Origin {
@@ -167,62 +160,43 @@ async fn serve_http(
         during_shutdown,
         is_extra,
     } = origin;
-    let timeouts = http1::Timeouts {
-        idle: if is_extra {
-            EXTRA_TIMEOUT
-        } else {
-            IDLE_TIMEOUT
-        },
+    let idle = if is_extra {
+        EXTRA_TIMEOUT
+    } else {
+        IDLE_TIMEOUT
+    };
+    let http1_timeouts = http1::Timeouts {
+        idle,
         head: timeouts.head,
     };
-    let mut connection = Connection::new(socket, timeouts);
-    let http2 = tokio::select! {
-        http2 = poll_fn(|context| connection.poll_http2(context)) => http2,
+    let mut connection = Connection::new(socket, http1_timeouts);
+    let is_http2 = tokio::select! {
+        is_http2 = poll_fn(|context| connection.poll_http2(context)) => is_http2,
         () = shutdown.requested(), if !during_shutdown => return,
     };
-    if !http2 {
+    if !is_http2 {
         let respond = |request| front.respond_to(request, Some(&source));
         return http1::serve(connection, respond, &shutdown, during_shutdown || is_extra).await;
     }
-    let socket = TokioIo::new(PrefixedStream {
+    let socket = PrefixedStream {
         prefix: connection.input,
         stream: connection.stream,
-    });
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (front, source, request) = (front.clone(), source.clone(), request.map(Body::new));
-        async move { Ok::<_, Infallible>(front.respond_to(request, Some(&source)).await) }
-    });
-    let mut connection = http2::Builder::new(TokioExecutor::new());
-    connection
-        .timer(TokioTimer::new())
-        .max_header_list_size(MAX_HEADER_LIST)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20));
-    let connection = connection.serve_connection(socket, service);
-    let serving = Box::pin(serve_until_shutdown(connection, &shutdown, during_shutdown));
-    let served = if is_extra {
-        let served = tokio::time::timeout(EXTRA_TIMEOUT, serving).await;
-        served.unwrap_or(Ok(()))
-    } else {
-        serving.await
     };
-    if let Err(error) = served {
-        tracing::debug!(%error, "an HTTP/2 connection failed");
+    let respond = move |request| {
+        let (front, source) = (front.clone(), source.clone());
+        async move { front.respond_to(request, Some(&source)).await }
+    };
+    let timeouts = http2::Timeouts {
+        idle,
+        handshake: timeouts.head,
+        stall: timeouts.stall,
+    };
+    let serving = http2::serve(socket, respond, timeouts, &shutdown, during_shutdown);
+    // Boxed, so that HTTP/1 connections reserve no memory for it.
+    let serving = Box::pin(serving);
+    if is_extra {
+        let _ = tokio::time::timeout(EXTRA_TIMEOUT, serving).await;
+    } else {
+        serving.await;
     }
-}
-
-/// Serves a connection until it ends. When shutdown is requested, its running requests are finished first.
-async fn serve_until_shutdown<C: GracefulConnection>(
-    connection: C,
-    shutdown: &Shutdown,
-    during_shutdown: bool,
-) -> Result<(), C::Error> {
-    let mut connection = pin!(connection);
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        // hyper would close a late connection before its first request, which must get a response.
-        () = shutdown.requested(), if !during_shutdown => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    connection.await
 }

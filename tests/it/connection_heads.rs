@@ -332,10 +332,22 @@ async fn http2_has_its_own_frames_and_the_same_limits() {
     for _ in 0..2 {
         ask(0, hello(MODEL).to_string()).await.assert_ok();
         ask(48 << 10, large.to_string()).await.assert_ok();
-        for bytes in [72 << 10, 300 << 10] {
+        for bytes in [72 << 10, 100 << 10] {
             let refused = ask(bytes, hello(MODEL).to_string()).await;
             assert_refused(&refused, 431, "HTTP/2");
             assert_eq!(refused.headers["x-request-id"], "mine");
         }
+        // The HTTP/2 library refuses larger ones itself.
+        let mut request = client.get(gateway.url("/health/live"));
+        for _ in 0..18 {
+            request = request.header("x-padding", "p".repeat(8 << 10));
+        }
+        let refused = request.send().await.unwrap();
+        assert_eq!(refused.status(), 431);
     }
+    let mut request = client.get(gateway.url("/health/live"));
+    for _ in 0..=100 {
+        request = request.header("a", "b");
+    }
+    assert_refused(&answer(request).await, 431, "101 headers");
 }

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    RawConnection, Step, TestGateway,
+    Http2Client, RawConnection, Step, TestGateway,
     bodies::hello_with,
+    http2,
     upstream::{chunk, events, stream_head, usage_chunk},
 };
 
@@ -103,4 +105,40 @@ async fn a_slow_reader_gets_the_whole_response() {
     assert_eq!(text.matches(&"x".repeat(1_000)).count(), KILOBYTES);
     assert!(text.contains("data: [DONE]"));
     assert_charged_once(settled(&gateway).await);
+}
+
+/// Over HTTP/2 the connection stays alive: the client sends PINGs, and opens no window for its responses.
+#[tokio::test]
+async fn a_stream_without_a_window_is_reset_and_charged_in_full() {
+    let gateway = TestGateway::start_set(&[("SERVER__STALL_SECONDS", "1")]).await;
+    let bytes = play_long_answer(&gateway, 2_000);
+    let mut settings = h2::client::Builder::new();
+    settings.initial_window_size(0);
+    let mut client = Http2Client::connect(gateway.public, &settings).await;
+    let bearer = format!("Bearer {}", gateway.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = hello_with(MODEL, json!({ "stream": true })).to_string();
+    let sent = client.send(Method::POST, "/v1/chat/completions", &headers, false);
+    let (stream, mut upload) = sent.await.unwrap();
+    upload.send_data(Bytes::from(body), true).unwrap();
+    let sent = client.send(Method::GET, "/v1/models", &[], true);
+    let (list, _) = sent.await.unwrap();
+    let pinging = async {
+        loop {
+            client.ping().await.expect("the connection stays open");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let resets = async {
+        for response in [stream, list] {
+            let error = http2::whole(response).await.unwrap_err();
+            assert_eq!(error.reason(), Some(h2::Reason::CANCEL));
+        }
+        assert_charged_once(settled(&gateway).await);
+    };
+    tokio::select! {
+        () = resets => {}
+        () = pinging => unreachable!(),
+    }
+    assert_eq!(gateway.upstream.bytes_sent(), bytes, "read to its end");
 }

@@ -8,6 +8,7 @@ pub mod console;
 pub mod csv;
 pub mod gateway;
 pub mod gemini;
+pub mod http2;
 pub mod hybrids;
 pub mod imports;
 pub mod issuer;
@@ -34,6 +35,7 @@ pub mod turns;
 pub mod upstream;
 
 pub use gateway::{Answer, Plan, TestGateway};
+pub use http2::Http2Client;
 pub use ledger_view::{Customer, LedgerView, View};
 pub use load::Load;
 pub use postgres_server::PostgresServer;

@@ -18,7 +18,7 @@ use axum::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod connection;
-mod date;
+pub(crate) mod date;
 mod request_body;
 mod response_writer;
 
