@@ -1,7 +1,7 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	router-eval release bench bench-peers counts tokenizers fuzz
+	router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
@@ -23,6 +23,7 @@ help:
 	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
 	@echo "make bench      compare tollgate with nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
+	@echo "make bench-overload  tollgate and nginx with twice the load that they can serve"
 	@echo "make router-eval DATA=file  evaluate the router on prompts with known outcomes"
 
 run:
@@ -131,6 +132,12 @@ bench: servers
 	cargo test --quiet --manifest-path bench/Cargo.toml
 	cargo run --release --quiet --manifest-path bench/Cargo.toml -- run \
 		$(if $(QUICK),--quick --out bench/target/results) $(if $(PEERS),--peers $(PEERS))
+
+bench-overload: servers
+	@scripts/install-nginx
+	$(if $(QUICK),cargo build --release,@scripts/build-release)
+	cargo run --release --quiet --manifest-path bench/Cargo.toml -- overload \
+		$(if $(QUICK),--out bench/target/results/overload.md)
 
 bench-peers:
 	@bench/peers/install

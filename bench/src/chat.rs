@@ -7,6 +7,8 @@ use serde_json::json;
 pub enum Speed {
     /// A plain response, at once.
     Whole,
+    /// A plain response after this many milliseconds.
+    After(u64),
     /// A stream whose events are sent one after another, as fast as they can be written.
     AtOnce,
     /// A stream with a pause before each event but the first, in milliseconds.
@@ -36,6 +38,7 @@ impl Speed {
     fn in_words(self) -> String {
         match self {
             Self::Whole => "[[upstream whole]]".into(),
+            Self::After(pause) => format!("[[upstream after {pause}]]"),
             Self::AtOnce => "[[upstream at-once]]".into(),
             Self::Paced(pause) => format!("[[upstream paced {pause}]]"),
             Self::Held => "[[upstream held]]".into(),
@@ -52,6 +55,7 @@ impl Speed {
             None if words == "whole" => Some(Self::Whole),
             None if words == "at-once" => Some(Self::AtOnce),
             None if words == "held" => Some(Self::Held),
+            Some(("after", pause)) => pause.parse().ok().map(Self::After),
             Some(("paced", pause)) => pause.parse().ok().map(Self::Paced),
             _ => None,
         }
@@ -69,7 +73,7 @@ pub fn body(model: &str, speed: Speed) -> String {
         ],
         "temperature": 0.3,
         "max_tokens": 256,
-        "stream": speed != Speed::Whole,
+        "stream": !matches!(speed, Speed::Whole | Speed::After(_)),
     })
     .to_string()
 }
@@ -80,7 +84,13 @@ mod tests {
 
     #[test]
     fn a_body_names_its_speed() {
-        for speed in [Speed::Whole, Speed::AtOnce, Speed::Paced(20), Speed::Held] {
+        for speed in [
+            Speed::Whole,
+            Speed::After(50),
+            Speed::AtOnce,
+            Speed::Paced(20),
+            Speed::Held,
+        ] {
             assert_eq!(Speed::named_in(body("m", speed).as_bytes()), Some(speed));
         }
         assert_eq!(Speed::named_in(b"{}"), None);

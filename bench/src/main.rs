@@ -26,6 +26,7 @@ mod http1;
 mod load;
 mod machine;
 mod memory;
+mod overload;
 mod plain_http;
 mod process;
 mod profile;
@@ -51,6 +52,8 @@ enum Command {
     Upstream,
     /// Starts every contestant, measures them in turns and writes the report
     Run(Options),
+    /// Sends twice the load that can be served, and reports what becomes of it
+    Overload(overload::Options),
     /// Keeps one gateway busy with one kind of work, for a profiler
     Profile(profile::Options),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Upstream => upstream::serve(),
         Command::Run(options) => run::run(&options),
+        Command::Overload(options) => overload::run(&options),
         Command::Profile(options) => profile::run(&options),
     };
     match done {

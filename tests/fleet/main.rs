@@ -24,6 +24,7 @@ mod crowds;
 mod gateway_deaths;
 mod hostile;
 mod lost_replies;
+mod overload;
 mod pauses;
 mod rolling;
 mod starts;

@@ -25,12 +25,24 @@ pub struct Nginx {
 
 impl Nginx {
     pub fn start(upstream: &Upstream, folder: &Path) -> Done<Self> {
+        Self::start_with(upstream, folder, "", "")
+    }
+
+    /// With a bound of the requests at a time; further ones get 503.
+    pub fn start_limited(upstream: &Upstream, folder: &Path, most: usize) -> Done<Self> {
+        let zone = "limit_conn_zone $server_port zone=all:1m;";
+        let limit =
+            format!("limit_conn all {most}; limit_conn_status 503; limit_conn_log_level info;");
+        Self::start_with(upstream, folder, zone, &limit)
+    }
+
+    fn start_with(upstream: &Upstream, folder: &Path, zone: &str, limit: &str) -> Done<Self> {
         let folder = folder.join("nginx");
         fs::create_dir(&folder)?;
         let port = free_port()?;
         fs::write(
             folder.join("nginx.conf"),
-            configuration(port, upstream.port),
+            configuration(port, upstream.port, zone, limit),
         )?;
         let target = Target {
             port,
@@ -88,7 +100,7 @@ impl Contestant for Nginx {
 }
 
 /// As many processes as the gateway has serving threads, and all connections kept open.
-fn configuration(port: u16, upstream: u16) -> String {
+fn configuration(port: u16, upstream: u16, zone: &str, limit: &str) -> String {
     format!(
         r#"
 daemon off;
@@ -104,6 +116,7 @@ http {{
   uwsgi_temp_path uwsgi;
   scgi_temp_path scgi;
   keepalive_requests 1000000000;
+  {zone}
   upstream model {{
     server 127.0.0.1:{upstream};
     keepalive 1024;
@@ -113,6 +126,7 @@ http {{
     listen 127.0.0.1:{port} backlog=4096;
     location = /ready {{ return 200; }}
     location / {{
+      {limit}
       proxy_pass http://model;
       proxy_http_version 1.1;
       proxy_set_header Connection "";

@@ -88,6 +88,37 @@ impl Tollgate {
         Self::start(program, upstream, folder, SHARED, &lines, Some(stores))
     }
 
+    /// Gateways that share their stores, with the default settings.
+    pub fn fleet(
+        program: &Path,
+        upstream: &Upstream,
+        folder: &Path,
+        gateways: usize,
+    ) -> Done<Vec<Self>> {
+        let stores = Stores::start();
+        let mut fleet = Vec::<Self>::new();
+        for number in 0..gateways {
+            let folder = folder.join(format!("fleet-{number}"));
+            let lines = format!(
+                "store.url = \"{}\"\nstore.spool = \"{}\"\nlimits.url = \"{}\"\n",
+                stores.database,
+                folder.join("spool").display(),
+                stores.redis_url()
+            );
+            let mut gateway = Self::launch(program, upstream, folder, SHARED, &lines)?;
+            match fleet.first() {
+                Some(first) => gateway.target.callers.clone_from(&first.target.callers),
+                None => gateway.create_accounts()?,
+            }
+            fleet.push(gateway);
+        }
+        // The last one is dropped last.
+        if let Some(last) = fleet.last_mut() {
+            last.stores = Some(stores);
+        }
+        Ok(fleet)
+    }
+
     fn start(
         program: &Path,
         upstream: &Upstream,
@@ -95,6 +126,19 @@ impl Tollgate {
         name: &'static str,
         lines: &str,
         stores: Option<Stores>,
+    ) -> Done<Self> {
+        let mut tollgate = Self::launch(program, upstream, folder, name, lines)?;
+        tollgate.stores = stores;
+        tollgate.create_accounts()?;
+        Ok(tollgate)
+    }
+
+    fn launch(
+        program: &Path,
+        upstream: &Upstream,
+        folder: PathBuf,
+        name: &'static str,
+        lines: &str,
     ) -> Done<Self> {
         fs::create_dir(&folder)?;
         let [public, operator] = [free_port()?, free_port()?];
@@ -120,15 +164,23 @@ impl Tollgate {
             operator,
             target,
             process: None,
-            stores,
+            stores: None,
         };
         tollgate.restart()?;
-        for number in 0..ACCOUNTS {
-            let key = tollgate.create_key(number)?;
-            let caller = format!("authorization: Bearer {key}\r\n");
-            tollgate.target.callers.push(caller);
-        }
         Ok(tollgate)
+    }
+
+    fn create_accounts(&mut self) -> Done {
+        for number in 0..ACCOUNTS {
+            let key = self.create_key(number)?;
+            let caller = format!("authorization: Bearer {key}\r\n");
+            self.target.callers.push(caller);
+        }
+        Ok(())
+    }
+
+    pub fn operator_port(&self) -> u16 {
+        self.operator
     }
 
     fn create_key(&self, number: usize) -> Done<String> {

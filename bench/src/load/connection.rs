@@ -24,7 +24,21 @@ impl Connection {
     }
 
     /// Sends a request and passes the response's contents on as they arrive. Any status but 200 is an error.
-    pub async fn ask(&mut self, request: &[u8], mut hand_on: impl FnMut(&[u8])) -> Done {
+    pub async fn ask(&mut self, request: &[u8], hand_on: impl FnMut(&[u8])) -> Done {
+        let status = self.ask_for_status(request, hand_on).await?;
+        if status != *b"200" {
+            let status = String::from_utf8_lossy(&status);
+            return Err(format!("an answer with status {status} instead of 200").into());
+        }
+        Ok(())
+    }
+
+    /// Sends a request like [`Self::ask`], and returns the status of its response.
+    pub async fn ask_for_status(
+        &mut self,
+        request: &[u8],
+        mut hand_on: impl FnMut(&[u8]),
+    ) -> Done<[u8; 3]> {
         self.socket.write_all(request).await?;
         let mut filled = 0;
         let (head, mut body) = loop {
@@ -33,16 +47,17 @@ impl Connection {
                 break (head.length, head.body);
             }
         };
-        if !self.buffer.starts_with(b"HTTP/1.1 200") {
-            let said = String::from_utf8_lossy(&self.buffer[..filled]);
-            return Err(format!("an answer that is not 200: {said}").into());
-        }
+        let status = self
+            .buffer
+            .get(9..12)
+            .and_then(|status| status.try_into().ok());
+        let status: [u8; 3] = status.ok_or("an answer without a status")?;
         body.take(&self.buffer[head..filled], &mut hand_on)?;
         while !body.is_done() {
             let length = self.read_at(0).await?;
             body.take(&self.buffer[..length], &mut hand_on)?;
         }
-        Ok(())
+        Ok(status)
     }
 
     async fn read_at(&mut self, filled: usize) -> Done<usize> {

@@ -2,6 +2,7 @@
 
 mod connection;
 mod events;
+pub mod excess;
 pub mod plain;
 pub mod slow;
 pub mod stream;
@@ -28,7 +29,7 @@ pub struct Target {
 
 impl Target {
     /// The bytes of a request, for each caller.
-    fn requests(&self, speed: Speed) -> Vec<Vec<u8>> {
+    pub fn requests(&self, speed: Speed) -> Vec<Vec<u8>> {
         let body = chat::body(&self.model, speed);
         let (path, port, length) = (&self.path, self.port, body.len());
         let request = |caller: &String| {

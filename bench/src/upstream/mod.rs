@@ -10,7 +10,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::yield_now,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -78,6 +78,10 @@ impl Connection {
                     self.socket.write_all(answers::RELEASED).await?;
                 }
                 Request::Chat(Speed::Whole) => self.socket.write_all(Answers::whole()).await?,
+                Request::Chat(Speed::After(pause)) => {
+                    sleep(Duration::from_millis(pause)).await;
+                    self.socket.write_all(Answers::whole()).await?;
+                }
                 Request::Chat(Speed::AtOnce) => self.stream(None).await?,
                 Request::Chat(Speed::Paced(pause)) => {
                     self.stream(Some(Duration::from_millis(pause))).await?;
