@@ -14,6 +14,7 @@ pub struct Overload {
 }
 
 impl Default for Overload {
+    /// The bounds with embedded stores.
     fn default() -> Self {
         Self {
             // A request waits for its thread about three times. So the lag adds less than 50 ms to its response, which
@@ -24,8 +25,23 @@ impl Default for Overload {
     }
 }
 
-pub(super) fn overload(mut section: Section) -> Overload {
-    let default = Overload::default();
+impl Overload {
+    /// The bounds with shared stores. The queue for them bounds the calls of a gateway already, and what a thread has to
+    /// do with it, so the lag is the second bound there: refusals at the first one would take the time of calls.
+    fn with_shared_stores() -> Self {
+        Self {
+            max_lag: Duration::from_millis(150),
+            ..Self::default()
+        }
+    }
+}
+
+pub(super) fn overload(mut section: Section, has_shared_stores: bool) -> Overload {
+    let default = if has_shared_stores {
+        Overload::with_shared_stores()
+    } else {
+        Overload::default()
+    };
     let overload = Overload {
         max_lag: milliseconds(&mut section, "max_lag_ms", 1..=60_000).unwrap_or(default.max_lag),
         max_wait: milliseconds(&mut section, "max_wait_ms", 1..=60_000).unwrap_or(default.max_wait),

@@ -36,7 +36,8 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"), environment);
         let limits = limits(root.section("limits"), &store, environment);
-        let overload = overload(root.section("overload"));
+        let is_shared = matches!(store.location, StoreLocation::Postgres { .. });
+        let overload = overload(root.section("overload"), is_shared);
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));

@@ -164,6 +164,19 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
 }
 
 #[test]
+fn the_bounds_of_an_overload_depend_on_the_stores() {
+    let bounds = |more: &str| {
+        let overload = parse(&format!("{more}\n{SMALL}"), &[]).overload;
+        (overload.max_lag.as_millis(), overload.max_wait.as_millis())
+    };
+    let shared = "store.url = \"postgres://db/tollgate\"\nlimits.url = \"redis://redis/\"";
+    assert_eq!(bounds(""), (12, 300));
+    assert_eq!(bounds(shared), (150, 300));
+    let set = "overload = { max_lag_ms = 30, max_wait_ms = 1000 }";
+    assert_eq!(bounds(&format!("{shared}\n{set}")), (30, 1_000));
+}
+
+#[test]
 fn the_memory_of_bodies_and_the_share_of_an_account() {
     let memory = |more: &str| {
         let config = parse(&format!("[server]\n{more}\n{SMALL}"), &[]);
