@@ -21,11 +21,14 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|target| is_chosen(target.name))
         .collect();
-    let share = Duration::from_secs(seconds.into()) / u32::try_from(targets.len().max(1)).unwrap_or(1);
+    let share =
+        Duration::from_secs(seconds.into()) / u32::try_from(targets.len().max(1)).unwrap_or(1);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     // Another seed each time, so that runs add up; it is printed, so that one can be repeated.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = std::env::var("TOLLGATE_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("TOLLGATE_FUZZ_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| now.map_or(1, |now| now.as_secs()));
     for target in targets {
         match run(target, &root, seed, Until::Elapsed(share)) {

@@ -138,7 +138,8 @@ async fn an_endless_answer_is_cut_off_and_free() {
             "upstream_error"
         };
         assert!(text.contains(error), "{what}: {text}");
-        let growth = serving.process.most_memory() - before;
+        // The kernel adds up the counters of threads now and then only, so that even the peak can seem to fall.
+        let growth = serving.process.most_memory().saturating_sub(before);
         assert!(growth < allowed, "{what}: {growth} bytes");
     }
     assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));

@@ -210,19 +210,19 @@ async fn surplus_bytes_at_any_moment_are_never_another_response() {
     let (times, next_surplus) = (sent.clone(), Arc::new(AtomicU32::new(0)));
     let provider = Arc::new(Provider::start(move |mut socket| {
         let mut writing = socket.try_clone().unwrap();
-        let mut send = |body: String| {
+        let mut respond = |body: String| {
             let is_sent = writing.write_all(response(&body).as_bytes()).is_ok();
             times.lock().unwrap().insert(body, Instant::now());
             is_sent
         };
         while let Some(number) = read_request(&mut socket) {
-            if !send(number.clone()) {
+            if !respond(number.clone()) {
                 return;
             }
             if let Some(after) = surplus_after(number.parse().unwrap()) {
                 wait(after);
                 let id = next_surplus.fetch_add(1, Ordering::Relaxed);
-                send(format!("X{id:07}"));
+                respond(format!("X{id:07}"));
             }
         }
     }));

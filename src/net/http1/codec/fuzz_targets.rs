@@ -17,20 +17,20 @@ pub(crate) fn requests(bytes: &[u8]) -> u64 {
     let whole = read_requests(&[bytes]);
     let split = read_requests(&Random::of(bytes).pieces(bytes));
     assert_eq!(whole, split, "{}", bytes.escape_ascii());
-    for request in whole.requests.iter().filter(|request| request.is_complete) {
+    for request in whole.all.iter().filter(|request| request.is_complete) {
         check_request(request);
     }
-    let last = whole.requests.last();
+    let last = whole.all.last();
     let framing = last.map_or(0, |last| {
         1 + u64::from(last.is_complete) + 2 * log(last.body.len())
     });
     let refused = whole.broken.map_or(0, |broken| hash(&broken));
-    framing ^ (log(whole.requests.len()) << 8) ^ (refused << 12)
+    framing ^ (log(whole.all.len()) << 8) ^ (refused << 12)
 }
 
 #[derive(Debug, Default, PartialEq)]
 struct Requests {
-    requests: Vec<Request>,
+    all: Vec<Request>,
     broken: Option<String>,
     unread: usize,
 }
@@ -57,7 +57,7 @@ fn read_requests(pieces: &[&[u8]]) -> Requests {
                 Ok(Next::Head(head)) => {
                     let keeps_alive = head.keeps_alive();
                     let (parts, ()) = head.request.into_parts();
-                    found.requests.push(Request {
+                    found.all.push(Request {
                         method: parts.method,
                         headers: parts.headers,
                         keeps_alive,
@@ -67,11 +67,11 @@ fn read_requests(pieces: &[&[u8]]) -> Requests {
                 }
                 Ok(Next::Data(data)) => {
                     assert!(!data.is_empty(), "an empty piece of a body");
-                    let current = found.requests.last_mut().expect("a head before a body");
+                    let current = found.all.last_mut().expect("a head before a body");
                     current.body.extend_from_slice(&data);
                 }
                 Ok(Next::End) => {
-                    let current = found.requests.last_mut().expect("a head before an end");
+                    let current = found.all.last_mut().expect("a head before an end");
                     current.is_complete = true;
                 }
                 Ok(Next::More) => break,
@@ -117,8 +117,8 @@ fn check_request(request: &Request) {
         return; // it grew by its own length header
     }
     let mut again = read_requests(&[&text]);
-    assert_eq!((again.requests.len(), again.unread), (1, 0), "{request:?}");
-    let again = again.requests.remove(0);
+    assert_eq!((again.all.len(), again.unread), (1, 0), "{request:?}");
+    let again = again.all.remove(0);
     let mut headers = again.headers;
     headers.remove(header::CONTENT_LENGTH);
     assert_eq!((&again.method, &headers), (&request.method, &rest));

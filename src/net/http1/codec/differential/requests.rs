@@ -121,14 +121,16 @@ fn request(random: &mut Random) -> Vec<u8> {
         bytes.extend_from_slice(b"Host: a\r\n");
     }
     for _ in 0..random.below(4) {
-        bytes.extend_from_slice(*random.pick(PLAIN_HEADERS));
+        let line = *random.pick(PLAIN_HEADERS);
+        bytes.extend_from_slice(line);
     }
     let (framing, body) = framed(random);
     if !random.once_in(6) {
         bytes.extend_from_slice(&framing);
     }
     if random.once_in(4) {
-        bytes.extend_from_slice(*random.pick(HEADERS));
+        let line = *random.pick(HEADERS);
+        bytes.extend_from_slice(line);
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(&body);

@@ -119,12 +119,13 @@ fn last(headers: &HeaderMap, name: &str) -> Option<String> {
 fn response(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(8).saturating_sub(5) {
-        bytes.extend_from_slice(*random.pick(&[
+        let interim = *random.pick(&[
             &b"HTTP/1.1 100 Continue\r\n\r\n"[..],
             b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
             b"HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n",
             b"HTTP/1.1 102 X\r\nTransfer-Encoding: chunked\r\n\r\n",
-        ]));
+        ]);
+        bytes.extend_from_slice(interim);
     }
     let status = *random.pick(&[200, 404, 429, 500]);
     let odd = *random.pick(&[204, 304, 101, 299, 999, 99]);
@@ -141,14 +142,16 @@ fn response(random: &mut Random) -> Vec<u8> {
     ]);
     bytes.extend_from_slice(format!("{version} {status:03}{line_end}").as_bytes());
     for _ in 0..random.below(4) {
-        bytes.extend_from_slice(*random.pick(PLAIN_HEADERS));
+        let line = *random.pick(PLAIN_HEADERS);
+        bytes.extend_from_slice(line);
     }
     let (framing, body) = framed(random);
     if !random.once_in(6) {
         bytes.extend_from_slice(&framing);
     }
     if random.once_in(3) {
-        bytes.extend_from_slice(*random.pick(HEADERS));
+        let line = *random.pick(HEADERS);
+        bytes.extend_from_slice(line);
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(&body);
