@@ -269,7 +269,7 @@ mod tests {
         let throttle = Throttle::default();
         let spelt = |number: usize| {
             let space = ["\u{2003}", " ", "\t"][number % 3].repeat(number);
-            let email = if number % 2 == 0 {
+            let email = if number.is_multiple_of(2) {
                 VICTIM
             } else {
                 "VICTIM@Example.com"
