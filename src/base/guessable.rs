@@ -36,10 +36,12 @@ fn bits(chars: &[char]) -> f64 {
     bits
 }
 
+type IsOfKind = fn(&char) -> bool;
+
 /// The bits of a character that was chosen at random: by the kinds of characters there are, and little more than by the
 /// characters there are. The second bound is for secrets of few different characters.
 fn bits_of_a_random_char(chars: &[char]) -> f64 {
-    let kinds: [(u8, fn(&char) -> bool); 4] = [
+    let kinds: [(u8, IsOfKind); 4] = [
         (10, char::is_ascii_digit),
         (26, |c| c.is_lowercase()),
         (26, |c| c.is_uppercase()),

@@ -94,11 +94,11 @@ async fn queried(
     Ok((keys, links))
 }
 
-/// The URL of the page after the one that ends with this key. `list` is the URL of the first page.
-pub(crate) fn older_keys(list: &str, last: &Key) -> String {
-    let separator = if list.contains('?') { '&' } else { '?' };
+/// The URL of the page after the one that ends with this key. `first_page` is the URL of the list.
+pub(crate) fn older_keys(first_page: &str, last: &Key) -> String {
+    let separator = if first_page.contains('?') { '&' } else { '?' };
     let (created_at, id) = (last.created_at, layout::encoded(&last.id));
-    format!("{list}{separator}before={created_at}-{id}")
+    format!("{first_page}{separator}before={created_at}-{id}")
 }
 
 /// Deleted keys, which the history refers to.

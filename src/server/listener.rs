@@ -44,8 +44,7 @@ struct Origin {
 /// While responses are still running, new connections are accepted as well, so that the health checks of a load
 /// balancer get 503 instead of a timeout.
 pub(crate) async fn serve(
-    listener: TcpListener,
-    limit: ConnectionLimit,
+    (listener, limit): (TcpListener, ConnectionLimit),
     lanes: Arc<Lanes>,
     front: Front,
     tls: Option<TlsAcceptor>,

@@ -119,8 +119,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, limit, front, acceptor| {
         tokio::spawn(listener::serve(
-            listener,
-            limit,
+            (listener, limit),
             lanes.clone(),
             front,
             acceptor,

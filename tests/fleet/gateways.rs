@@ -242,12 +242,8 @@ impl Fleet {
         let text = format!(
             "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
              server.shutdown_grace_seconds = 60\n\
-<<<<<<< HEAD
-             store.url = \"{}\"\nstore.spool = \"{}\"\nlimits.url = \"{}\"\nlimits.rpm = {RPM}\nlimits.tpm = {TPM}\n{}\
-             limits.refused_per_account = 0\nlimits.refused_per_address = 0\n\
-=======
              store.url = \"{}\"\nstore.spool = \"{}\"\nlimits.url = \"{}\"\nlimits.rpm = {RPM}\nlimits.tpm = {TPM}\n{}{}\
->>>>>>> 61a2216 (Measure what becomes of twice the load)
+             limits.refused_per_account = 0\nlimits.refused_per_address = 0\n\
              deployments = [{{ model = \"*\", provider = \"fake\" }}]\n\
              [providers.fake]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
              timeouts = {{ connect_seconds = 5, first_byte_seconds = 120, idle_seconds = 120 }}\n",

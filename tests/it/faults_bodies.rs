@@ -292,7 +292,7 @@ async fn a_body_of_too_many_values_is_400_naming_the_field() {
     let biases = |count: u32| {
         let biases = (0..count).map(|token| (token.to_string(), json!(1)));
         json!({ "model": MODEL, "messages": [{ "role": "user", "content": "Hi" }],
-            "logit_bias": serde_json::Map::from_iter(biases) })
+            "logit_bias": biases.collect::<serde_json::Map<_, _>>() })
     };
     gateway.refuses(&biases(1_025), "logit_bias").await;
     gateway.chat(&biases(1_024)).await.assert_ok();

@@ -45,7 +45,7 @@ impl Tally {
         percentile(&mut self.accepted, share)
     }
 
-    fn add(&mut self, status: Done<[u8; 3]>, wait: u64) -> bool {
+    fn add(&mut self, status: &Done<[u8; 3]>, wait: u64) -> bool {
         match status.as_ref().map(|status| &status[..]) {
             Ok(b"200") => self.accepted.push(wait),
             Ok(b"503") => self.refused.push(wait),
@@ -80,7 +80,7 @@ pub async fn closed(
             while started.elapsed() < time {
                 let (request, begun) = (&requests[next % requests.len()], clock::now());
                 let status = connection.ask_for_status(request, |_| {}).await;
-                let is_open = tally.borrow_mut().add(status, clock::now() - begun);
+                let is_open = tally.borrow_mut().add(&status, clock::now() - begun);
                 next += 1;
                 if !is_open {
                     match Connection::open(port).await {
@@ -92,7 +92,7 @@ pub async fn closed(
         });
     }
     tasks.await;
-    Ok(finished(tally, started))
+    Ok(finished(&tally, started))
 }
 
 /// Open loop: `rate` requests a second, whether or not earlier ones have finished.
@@ -112,9 +112,8 @@ pub async fn open(target: &Target, rate: f64, speed: Speed, time: Duration) -> T
                     continue;
                 }
                 let (requests, idle, tally) = (requests.clone(), idle.clone(), tally.clone());
-                let (port, counted) = (target.port, busy.clone());
+                let (port, running) = (target.port, busy.clone());
                 tasks.spawn_local(async move {
-                    let _counted = counted;
                     let begun = clock::now();
                     let taken = idle.borrow_mut().pop();
                     let mut connection = match taken {
@@ -126,9 +125,10 @@ pub async fn open(target: &Target, rate: f64, speed: Speed, time: Duration) -> T
                     };
                     let request = &requests[number as usize % requests.len()];
                     let status = connection.ask_for_status(request, |_| {}).await;
-                    if tally.borrow_mut().add(status, clock::now() - begun) {
+                    if tally.borrow_mut().add(&status, clock::now() - begun) {
                         idle.borrow_mut().push(connection);
                     }
+                    drop(running); // counted until here
                 });
             }
             sent = due;
@@ -139,7 +139,7 @@ pub async fn open(target: &Target, rate: f64, speed: Speed, time: Duration) -> T
     // What is still running counts as well, but not the time that it takes.
     let took = started.elapsed();
     tasks.await;
-    let mut tally = finished(tally, started);
+    let mut tally = finished(&tally, started);
     tally.took = took;
     tally
 }
@@ -174,7 +174,7 @@ pub async fn recovery(target: &Target, speed: Speed, fast: u64) -> Done<Duration
     Ok(last)
 }
 
-fn finished(tally: Rc<RefCell<Tally>>, started: Instant) -> Tally {
+fn finished(tally: &RefCell<Tally>, started: Instant) -> Tally {
     let mut tally = tally.take();
     tally.took = started.elapsed();
     tally

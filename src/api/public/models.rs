@@ -80,18 +80,14 @@ pub(crate) async fn one(
     // An ID that is not UTF-8 belongs to no model.
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
     let visible = gateway.visible_models(plan);
-    match visible.iter().find(|model| model.id == id) {
-        Some(model) => Ok(Json(ModelObject::new(model)).into_response()),
-        None => {
-            let error = GatewayError::ModelNotFound { model: id };
-            let client = peer.map(|Extension(Peer(address))| address);
-            // The refusal of a request with a valid key is counted for its account, like all of them.
-            let is_known = log.has_account();
-            Err(if is_known {
-                error
-            } else {
-                count_unknown(&gateway, client, error)
-            })
-        }
+    if let Some(model) = visible.iter().find(|model| model.id == id) {
+        return Ok(Json(ModelObject::new(model)).into_response());
     }
+    let error = GatewayError::ModelNotFound { model: id };
+    // The refusal of a request with a valid key is counted for its account, like all of them.
+    if log.has_account() {
+        return Err(error);
+    }
+    let client = peer.map(|Extension(Peer(address))| address);
+    Err(count_unknown(&gateway, client, error))
 }

@@ -98,8 +98,8 @@ impl Counters {
         }
         self.make_room(limits.len(), now);
         // A counter that is full and does not refuse the event stays as it is, so that its size is bounded.
-        let counted = limits.iter().zip(waits).filter(|(_, wait)| wait.is_none());
-        let counted = counted.map(|(limit, _)| {
+        let open = limits.iter().zip(waits).filter(|(_, wait)| wait.is_none());
+        let counted = open.map(|(limit, _)| {
             let rule = limit.rule;
             let counter = self.0.entry(limit.key).or_insert_with(|| Counter {
                 rule,

@@ -18,7 +18,7 @@ pub(super) struct Buckets<K> {
     /// Refill per millisecond.
     refill: i64,
     most: usize,
-    buckets: HashMap<K, Bucket>,
+    by_key: HashMap<K, Bucket>,
     empty: usize,
     swept_ms: u64,
 }
@@ -62,7 +62,7 @@ impl<K: Eq + Hash> Buckets<K> {
         Self {
             refill: per_minute.into(),
             most,
-            buckets: HashMap::new(),
+            by_key: HashMap::new(),
             empty: 0,
             swept_ms: 0,
         }
@@ -83,7 +83,7 @@ impl<K: Eq + Hash> Buckets<K> {
         if now_ms.saturating_sub(self.swept_ms) >= SWEEP_MS {
             self.sweep(now_ms);
         }
-        let bucket = self.buckets.get(key)?.refilled(self.refill, now_ms);
+        let bucket = self.by_key.get(key)?.refilled(self.refill, now_ms);
         let missing = REFUSAL - bucket.level;
         let wait_ms = u64::try_from(missing)
             .unwrap_or(0)
@@ -98,15 +98,15 @@ impl<K: Eq + Hash> Buckets<K> {
         Q: ?Sized + Eq + Hash + ToOwned<Owned = K>,
     {
         let full = full(self.refill);
-        if !self.buckets.contains_key(key) {
+        if !self.by_key.contains_key(key) {
             self.make_room(now_ms);
             let bucket = Bucket {
                 level: full,
                 at_ms: now_ms,
             };
-            self.buckets.insert(key.to_owned(), bucket);
+            self.by_key.insert(key.to_owned(), bucket);
         }
-        if let Some(bucket) = self.buckets.get_mut(key) {
+        if let Some(bucket) = self.by_key.get_mut(key) {
             let was_empty = bucket.is_empty();
             *bucket = bucket.refilled(self.refill, now_ms);
             bucket.level = (bucket.level - cost).max(-full);
@@ -117,7 +117,7 @@ impl<K: Eq + Hash> Buckets<K> {
     /// Brings all buckets up to date and drops full ones, which are as good as none. Returns how many are empty.
     pub(super) fn sweep(&mut self, now_ms: u64) -> usize {
         let (refill, full) = (self.refill, full(self.refill));
-        self.buckets.retain(|_, bucket| {
+        self.by_key.retain(|_, bucket| {
             *bucket = bucket.refilled(refill, now_ms);
             bucket.level < full
         });
@@ -129,22 +129,22 @@ impl<K: Eq + Hash> Buckets<K> {
     /// Makes room for another bucket: drops full ones, and if that frees too little the fuller half, so that this is
     /// seldom needed. Those that have been refused most stay.
     fn make_room(&mut self, now_ms: u64) {
-        if self.buckets.len() < self.most {
+        if self.by_key.len() < self.most {
             return;
         }
         self.sweep(now_ms);
-        if self.buckets.len() <= self.most / 2 {
+        if self.by_key.len() <= self.most / 2 {
             return;
         }
-        let mut levels: Vec<i64> = self.buckets.values().map(|bucket| bucket.level).collect();
+        let mut levels: Vec<i64> = self.by_key.values().map(|bucket| bucket.level).collect();
         let middle = levels.len() / 2;
         let (_, &mut middle, _) = levels.select_nth_unstable(middle);
-        self.buckets.retain(|_, bucket| bucket.level < middle);
+        self.by_key.retain(|_, bucket| bucket.level < middle);
         self.count_empty();
     }
 
     fn count_empty(&mut self) {
-        let empty = self.buckets.values().filter(|bucket| bucket.is_empty());
+        let empty = self.by_key.values().filter(|bucket| bucket.is_empty());
         self.empty = empty.count();
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         buckets.wait(&2, 1_000);
         assert_eq!(buckets.empty(), 0);
         buckets.wait(&2, 61_000);
-        assert!(buckets.buckets.is_empty(), "full buckets are dropped");
+        assert!(buckets.by_key.is_empty(), "full buckets are dropped");
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         refused(&mut buckets, 0, REFUSAL, 0);
         for key in 1..10_000 {
             buckets.take(&key, REFUSAL, 0);
-            assert!(buckets.buckets.len() <= 100, "{}", buckets.buckets.len());
+            assert!(buckets.by_key.len() <= 100, "{}", buckets.by_key.len());
             assert_eq!(buckets.empty(), 1);
         }
         assert!(buckets.wait(&0, 0).is_some());

@@ -132,8 +132,8 @@ impl Shared {
     pub(super) async fn begin(&self) -> Result<Connected, LedgerError> {
         let connection = self.inner.pool.take().await?;
         // Each statement must see what was committed while it waited for a lock, whatever the server's default is.
-        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-        let begun = connection.batch_execute(begin).await;
+        let statement = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        let begun = connection.batch_execute(statement).await;
         begun.map_err(Error::from)?;
         Ok(connection)
     }
