@@ -112,7 +112,8 @@ async fn a_method_is_cut_in_the_log_and_in_errors() {
     logged.sort_unstable(); // each connection logs on its own
     let [long, with_key] = methods.each_ref().map(|(_, cut)| Some(cut.as_str()));
     assert_eq!(logged, [with_key, with_key, long, long]);
-    assert!(ended.stderr.lines().all(|line| line.len() < 2_000));
+    // No line of the log has more of it; with debug messages, the store's own lines may be long.
+    assert!(!ended.stderr.contains(&"M".repeat(129)));
     assert!(!ended.stderr.contains(&key), "no key in the log");
 }
 
