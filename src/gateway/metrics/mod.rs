@@ -3,109 +3,36 @@
 //! Every label has few values: routes, models, providers and codes of the gateway. Text that a caller can choose
 //! freely is never a label.
 
-use std::{collections::BTreeMap, sync::atomic::AtomicU64, time::Duration};
+use std::time::Duration;
 
 mod cache;
+mod gauges;
+mod labels;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::text::encode,
     metrics::{
         counter::Counter,
         family::Family,
-        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Registry, Unit},
 };
 
-use self::cache::MetricCache;
+pub(crate) use self::gauges::Snapshot;
+use self::{
+    cache::MetricCache,
+    gauges::Gauges,
+    labels::{
+        AttemptLabels, CallLabels, CodeLabel, DeliveryLabels, HybridLabels, ModelLabel,
+        RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
+    },
+};
 use crate::{
-    backoffice,
     base::money::PicoUsd,
     ledger::{Call, Health, Outcome},
     wire::chat::Usage,
 };
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    route: String,
-    status: u16,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabel {
-    route: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModelLabel {
-    model: String,
-}
-
-impl ModelLabel {
-    fn named(model: &str) -> Self {
-        let model = model.to_owned();
-        Self { model }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
-    model: String,
-    upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TokenLabels {
-    model: String,
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabel {
-    upstream: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabels {
-    tool: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HybridLabels {
-    hybrid: String,
-    model: String,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabel {
-    code: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BlockedLabel {
-    by: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AlertLabel {
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DeliveryLabels {
-    channel: &'static str,
-    outcome: &'static str,
-}
 
 /// Values of the label `kind`, in the order of [`ChargeCounters::tokens`].
 const TOKEN_KINDS: [&str; 5] = [
@@ -126,6 +53,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
     registry: Registry,
+    gauges: Gauges,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histograms<RouteLabel>,
     refusals: Family<CodeLabel, Counter>,
@@ -141,21 +69,6 @@ pub struct Metrics {
     provider_cost: Family<ModelLabel, Counter>,
     below_cost: Family<ModelLabel, Counter>,
     over_bound: Family<UpstreamLabel, Counter>,
-    holds: Gauge,
-    held: Gauge,
-    abandoned: Gauge,
-    body_memory: Gauge,
-    body_memory_limit: Gauge,
-    blocked: Family<BlockedLabel, Gauge>,
-    waiting: Gauge,
-    admissions_running: Gauge,
-    admissions_waiting: Gauge,
-    lane_lag: Gauge<f64, AtomicU64>,
-    spooled: Gauge,
-    ledger_ready: Gauge,
-    limits_ready: Gauge,
-    violations: Gauge,
-    alerts: Family<AlertLabel, Gauge>,
     deliveries: Family<DeliveryLabels, Counter>,
     cached: Cached,
 }
@@ -170,33 +83,12 @@ struct Cached {
     charged: MetricCache<ModelLabel, ChargeCounters>,
 }
 
-/// Values that are read when the metrics are scraped.
-pub(crate) struct Snapshot {
-    pub holds: usize,
-    pub held_nanos: i64,
-    /// Calls that continue after their clients have disconnected.
-    pub abandoned: usize,
-    /// Bytes reserved for request bodies, and the most that can be.
-    pub body_memory: (usize, usize),
-    /// Accounts, and networks of clients, that were refused too often.
-    pub blocked: (usize, usize),
-    /// Charges in the spool.
-    pub spooled: usize,
-    /// Calls that are being admitted, and calls that wait for it, with shared stores.
-    pub admissions: (usize, usize),
-    /// The longest lag of a serving thread.
-    pub lag: Duration,
-    pub violations: usize,
-    pub limits_ready: bool,
-    /// Number of open alerts of each kind.
-    pub alerts: BTreeMap<backoffice::AlertKind, i64>,
-}
-
 impl Metrics {
     pub(crate) fn new(ledger: &Health, limits_clock_jumps: Counter) -> Self {
         let seconds = || Histogram::new(exponential_buckets(0.001, 2.5, 14));
         let mut metrics = Self {
             registry: Registry::with_prefix("tollgate"),
+            gauges: Gauges::default(),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             refusals: Family::default(),
@@ -213,27 +105,12 @@ impl Metrics {
             provider_cost: Family::default(),
             below_cost: Family::default(),
             over_bound: Family::default(),
-            holds: Gauge::default(),
-            held: Gauge::default(),
-            abandoned: Gauge::default(),
-            body_memory: Gauge::default(),
-            body_memory_limit: Gauge::default(),
-            blocked: Family::default(),
-            waiting: Gauge::default(),
-            admissions_running: Gauge::default(),
-            admissions_waiting: Gauge::default(),
-            lane_lag: Gauge::default(),
-            spooled: Gauge::default(),
-            ledger_ready: Gauge::default(),
-            limits_ready: Gauge::default(),
-            violations: Gauge::default(),
-            alerts: Family::default(),
             deliveries: Family::default(),
             cached: Cached::default(),
         };
         metrics.register_calls();
-        metrics.register_state(ledger);
-        metrics.register_faults(ledger, limits_clock_jumps);
+        metrics.gauges.register(&mut metrics.registry);
+        metrics.register_stores(ledger, limits_clock_jumps);
         metrics
     }
 
@@ -308,39 +185,10 @@ impl Metrics {
             "Responses whose provider reported more tokens than the request could use; charged up to that bound",
             self.over_bound.clone(),
         );
-        registry.register("holds", "Running calls with a hold", self.holds.clone());
-        registry.register_with_unit(
-            "held",
-            "Credit reserved by holds",
-            nanos(),
-            self.held.clone(),
-        );
-        registry.register(
-            "abandoned_calls",
-            "Calls that are read to their end after their clients have disconnected",
-            self.abandoned.clone(),
-        );
-        registry.register_with_unit(
-            "body_memory",
-            "Memory reserved for request bodies and the calls made of them",
-            Unit::Bytes,
-            self.body_memory.clone(),
-        );
-        registry.register_with_unit(
-            "body_memory_limit",
-            "Most memory that can be reserved for request bodies",
-            Unit::Bytes,
-            self.body_memory_limit.clone(),
-        );
-        registry.register(
-            "blocked_clients",
-            "Accounts and addresses that get 429 because too many of their requests were refused",
-            self.blocked.clone(),
-        );
     }
 
-    /// Registers the metrics of the gateway's and its stores' state.
-    fn register_state(&mut self, ledger: &Health) {
+    /// Registers the metrics of the stores and of alerts.
+    fn register_stores(&mut self, ledger: &Health, limits_clock_jumps: Counter) {
         let registry = &mut self.registry;
         registry.register(
             "ledger_batch_steps",
@@ -354,57 +202,10 @@ impl Metrics {
             ledger.commit_seconds.clone(),
         );
         registry.register(
-            "ledger_waiting",
-            "Ledger changes that are not committed yet",
-            self.waiting.clone(),
-        );
-        registry.register(
-            "admissions_running",
-            "Calls that are being admitted, with shared stores",
-            self.admissions_running.clone(),
-        );
-        registry.register(
-            "admissions_waiting",
-            "Calls that wait to be admitted, with shared stores",
-            self.admissions_waiting.clone(),
-        );
-        registry.register_with_unit(
-            "lane_lag",
-            "How late the tasks of the slowest serving thread run",
-            Unit::Seconds,
-            self.lane_lag.clone(),
-        );
-        registry.register(
-            "spooled_charges",
-            "Pending charges in the spool",
-            self.spooled.clone(),
-        );
-        registry.register(
-            "ledger_ready",
-            "Whether charges can be written to the ledger: 1 or 0",
-            self.ledger_ready.clone(),
-        );
-        registry.register(
-            "limits_ready",
-            "Whether the limiter can count requests: 1 or 0",
-            self.limits_ready.clone(),
-        );
-        registry.register(
-            "audit_violations",
-            "Frozen accounts: their ledger entries did not add up at the last audit",
-            self.violations.clone(),
-        );
-        registry.register("alerts_open", "Open alerts by kind", self.alerts.clone());
-        registry.register(
             "alert_deliveries",
             "Attempts to deliver an alert by channel and outcome",
             self.deliveries.clone(),
         );
-    }
-
-    /// Registers the metrics of faults in stores that gateways share.
-    fn register_faults(&mut self, ledger: &Health, limits_clock_jumps: Counter) {
-        let registry = &mut self.registry;
         registry.register(
             "late_settlements",
             "Calls charged after their hold had been released",
@@ -587,29 +388,7 @@ impl Metrics {
 
     /// Returns all metrics in the text format that Prometheus scrapes.
     pub(crate) fn text(&self, ledger: &Health, now: &Snapshot) -> String {
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.holds.set(count(now.holds));
-        self.held.set(now.held_nanos);
-        self.abandoned.set(count(now.abandoned));
-        self.body_memory.set(count(now.body_memory.0));
-        self.body_memory_limit.set(count(now.body_memory.1));
-        for (by, blocked) in [("account", now.blocked.0), ("address", now.blocked.1)] {
-            let label = BlockedLabel { by };
-            self.blocked.get_or_create(&label).set(count(blocked));
-        }
-        self.spooled.set(count(now.spooled));
-        self.admissions_running.set(count(now.admissions.0));
-        self.admissions_waiting.set(count(now.admissions.1));
-        self.lane_lag.set(now.lag.as_secs_f64());
-        self.violations.set(count(now.violations));
-        self.waiting.set(count(ledger.waiting()));
-        self.ledger_ready.set(i64::from(ledger.takes_charges()));
-        self.limits_ready.set(i64::from(now.limits_ready));
-        for kind in backoffice::AlertKind::ALL {
-            let open = now.alerts.get(&kind).copied().unwrap_or(0);
-            let kind = kind.as_str();
-            self.alerts.get_or_create(&AlertLabel { kind }).set(open);
-        }
+        self.gauges.set(ledger, now);
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
