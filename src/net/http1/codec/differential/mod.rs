@@ -167,6 +167,25 @@ const PLAIN_HEADERS: &[&[u8]] = &[
     b"x-repeated: 1\r\nX-Repeated: 2\r\n",
 ];
 
+/// Appends header lines and a body. One message in `odd` has a line of [`HEADERS`], and one in six lacks the header that
+/// frames its body.
+fn put_headers_and_body(bytes: &mut Vec<u8>, random: &mut Random, odd: usize) {
+    for _ in 0..random.below(4) {
+        let line = *random.pick(PLAIN_HEADERS);
+        bytes.extend_from_slice(line);
+    }
+    let (framing, body) = framed(random);
+    if !random.once_in(6) {
+        bytes.extend_from_slice(&framing);
+    }
+    if random.once_in(odd) {
+        let line = *random.pick(HEADERS);
+        bytes.extend_from_slice(line);
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&body);
+}
+
 /// A body with its framing header, and the data.
 fn framed(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..random.below(40))

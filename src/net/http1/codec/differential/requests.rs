@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 
-use super::{HEADERS, MESSAGES, PLAIN_HEADERS, Peer, framed, has_bare_line_feed, polls, run};
+use super::{MESSAGES, Peer, has_bare_line_feed, polls, put_headers_and_body, run};
 use crate::{
     base::mutation::Random,
     net::http1::{
@@ -120,20 +120,7 @@ fn request(random: &mut Random) -> Vec<u8> {
     if !random.once_in(20) {
         bytes.extend_from_slice(b"Host: a\r\n");
     }
-    for _ in 0..random.below(4) {
-        let line = *random.pick(PLAIN_HEADERS);
-        bytes.extend_from_slice(line);
-    }
-    let (framing, body) = framed(random);
-    if !random.once_in(6) {
-        bytes.extend_from_slice(&framing);
-    }
-    if random.once_in(4) {
-        let line = *random.pick(HEADERS);
-        bytes.extend_from_slice(line);
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(&body);
+    put_headers_and_body(&mut bytes, random, 4);
     bytes
 }
 

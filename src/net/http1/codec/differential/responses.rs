@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 
-use super::{HEADERS, MESSAGES, PLAIN_HEADERS, Peer, framed, has_bare_line_feed, polls, run};
+use super::{MESSAGES, Peer, has_bare_line_feed, polls, put_headers_and_body, run};
 use crate::{
     base::mutation::Random,
     net::http1::codec::{BadResponse, NextOfBody, ResponseReader},
@@ -141,20 +141,7 @@ fn response(random: &mut Random) -> Vec<u8> {
         " OK\n",
     ]);
     bytes.extend_from_slice(format!("{version} {status:03}{line_end}").as_bytes());
-    for _ in 0..random.below(4) {
-        let line = *random.pick(PLAIN_HEADERS);
-        bytes.extend_from_slice(line);
-    }
-    let (framing, body) = framed(random);
-    if !random.once_in(6) {
-        bytes.extend_from_slice(&framing);
-    }
-    if random.once_in(3) {
-        let line = *random.pick(HEADERS);
-        bytes.extend_from_slice(line);
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(&body);
+    put_headers_and_body(&mut bytes, random, 3);
     if random.once_in(5) {
         bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
