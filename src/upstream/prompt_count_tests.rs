@@ -5,6 +5,10 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{anthropic, gemini, openai, testing};
+use crate::{
+    prompt::ChatCall,
+    wire::{chat::Message, json_text::JsonText},
+};
 
 /// A request with every kind of text that a caller can send.
 fn full_request() -> Value {
@@ -172,4 +176,19 @@ fn text_is_unescaped_before_it_is_counted() {
         (count.estimate, count.bound)
     };
     assert_eq!(count(&escaped(russian)), count(russian));
+}
+
+#[test]
+fn a_count_in_advance_includes_messages_that_are_appended_later() {
+    let counted = |call: &ChatCall| (call.count().estimate, call.count().bound);
+    let mut call = testing::call(full_request().to_string().as_bytes());
+    let at_once = counted(&call);
+    call.count_in_advance();
+    assert_eq!(counted(&call), at_once);
+    let text = JsonText::new("What a tool has returned");
+    call.messages.push(Message::tool("call_9".into(), text));
+    let in_steps = counted(&call);
+    call.count_in_advance();
+    assert_eq!(counted(&call), in_steps, "as if counted as a whole");
+    assert!(in_steps > at_once);
 }

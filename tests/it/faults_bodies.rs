@@ -8,7 +8,7 @@ use crate::support::{
     Answer, Gate, Plan, RawConnection, Step, TestGateway,
     bodies::long,
     gateway::{OPERATOR_TOKEN, answer, until},
-    upstream::{completion, response},
+    upstream::{chunk, completion, events, response, stream_head},
 };
 
 const MODEL: &str = "svc-native-fast";
@@ -205,6 +205,23 @@ async fn a_body_counts_for_as_long_as_its_call_runs() {
     };
     let (waited, ()) = tokio::join!(waiting, meanwhile);
     waited.assert_ok();
+    gateway.idle().await;
+    assert_eq!(reserved(&gateway), 0);
+    // Of a stream it counts until its end, long after the response has begun.
+    let gate = Gate::default();
+    gateway.upstream.play(vec![
+        Step::Send(stream_head()),
+        Step::Send(format!("data: {}\n\n", chunk(json!({ "content": "Hi" }), None)).into()),
+        Step::Until(gate.clone()),
+        Step::Send(events(&[chunk(json!({}), Some("stop"))]).into()),
+        Step::Close,
+    ]);
+    let stream = gateway.open_stream(&body).await;
+    assert_eq!(stream.status(), 200);
+    let counted = counted + 3 * r#","stream":true"#.len();
+    assert_eq!(reserved(&gateway), counted);
+    gate.open();
+    assert!(stream.text().await.unwrap().contains("Hi"));
     gateway.idle().await;
     assert_eq!(reserved(&gateway), 0);
     // A refused one is released at once.
