@@ -43,7 +43,7 @@ impl BodyMemoryLimits {
 
 pub(super) fn body_memory(section: &mut Section, max_body_bytes: usize) -> BodyMemoryLimits {
     let least = largest(max_body_bytes);
-    let expected = format!("a number of bytes from {least}, three times `max_body_bytes`");
+    let expected = format!("a number of bytes from {least}, {COPIES} times `max_body_bytes`");
     let limit = section.optional("body_memory_bytes", &expected, |value| {
         checked_toml::as_integer(value).filter(|bytes| *bytes >= least)
     });

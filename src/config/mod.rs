@@ -53,6 +53,8 @@ use crate::{
     routing::Scorer,
 };
 
+pub use crate::net::http1::client::Reuse;
+
 /// Default of `max_abandoned`. Clients that cut responses short often leave a few calls running; more than this many
 /// at once are unusual.
 pub(crate) const MAX_ABANDONED: u32 = 100;
@@ -247,6 +249,7 @@ pub struct RemoteProvider {
     /// Used round-robin.
     pub api_keys: Vec<Secret>,
     pub timeouts: Timeouts,
+    pub reuse: Reuse,
     pub quirks: Quirks,
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
     Choice, CustomWeights, Deployment, MaxTokensField, Provider, ProviderKind, Quirks,
-    RemoteProvider, Routing, Timeouts,
+    RemoteProvider, Reuse, Routing, Timeouts,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
 };
@@ -45,6 +45,10 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
     };
     let api_keys = api_keys(&mut section, environment);
     let timeouts = timeouts(&mut section, Timeouts::default());
+    let reuse = match section.flag("reuse_connections") {
+        Some(false) => Reuse::Never,
+        Some(true) | None => Reuse::Pooled,
+    };
     let quirks = match kind {
         ProviderKind::OpenAi => quirks(&mut section, base_url.as_deref().unwrap_or_default()),
         _ => Quirks::default(),
@@ -56,6 +60,7 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         api_keys,
         quirks,
         timeouts,
+        reuse,
     }))
 }
 

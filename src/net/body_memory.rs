@@ -40,7 +40,7 @@ struct State {
     reserved: usize,
     /// The part of it whose bodies were cancelled: it is released as soon as their tasks run.
     cancelled: usize,
-    /// Accounts with reservations that were not cancelled.
+    /// Accounts with reservations.
     accounts: FastMap<Box<str>, Account>,
     /// Number of the newest body.
     newest: u64,
@@ -167,18 +167,17 @@ impl State {
     /// Releases `bytes` of a body; `is_over` if it is complete or dropped and cannot be cancelled any more.
     fn release(&mut self, body: &BodyReservation, bytes: usize, is_over: bool) {
         self.reserved -= bytes;
+        let account = self.accounts.get_mut(&body.account_id);
         if body.cancel.is_cancelled() {
             self.cancelled -= bytes;
-            return;
+        } else if let Some(account) = account {
+            account.reserved -= bytes;
+            if is_over {
+                account.unfinished.remove(&body.number);
+            }
         }
-        let Some(account) = self.accounts.get_mut(&body.account_id) else {
-            return; // it has reserved nothing
-        };
-        account.reserved -= bytes;
-        if is_over {
-            account.unfinished.remove(&body.number);
-        }
-        if account.reserved == 0 && account.unfinished.is_empty() {
+        let account = self.accounts.get(&body.account_id);
+        if account.is_some_and(|account| account.reserved == 0 && account.unfinished.is_empty()) {
             self.accounts.remove(&body.account_id);
         }
     }

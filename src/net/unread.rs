@@ -3,6 +3,8 @@
 //! A pooled connection may be used only if nothing has: bytes that arrived before a request are not its response. The
 //! runtime cannot answer this. It learns of new bytes when it polls the kernel for events, and until then a read is
 //! pending although there are bytes. So the kernel is asked, with one system call.
+//!
+//! What cannot be seen: the first part of a TLS record that was read together with the end of the last response.
 
 use std::{
     future::poll_fn,
@@ -43,9 +45,10 @@ impl Stream {
     pub(crate) fn unread(&mut self) -> Unread {
         match self {
             Self::Plain(socket) => read_socket(socket),
-            Self::Tls(tls) => match read_session(tls) {
-                Unread::Nothing => peek_below(tls),
-                unread => unread,
+            // The socket first: the session may take part of a record from it, and show nothing of it yet.
+            Self::Tls(tls) => match (peek_below(tls), read_session(tls)) {
+                (below, Unread::Nothing) => below,
+                (_, unread) => unread,
             },
         }
     }
@@ -188,6 +191,30 @@ mod tests {
         let client = MaybeHttpsStream::from(client);
         let client = Stream::Tls(Box::new(TokioIo::new(client)));
         (client, server.join().unwrap())
+    }
+
+    /// Part of a record gives no data, and once the session has taken it, the socket has none either.
+    #[tokio::test]
+    async fn part_of_a_tls_record_is_found() {
+        let (mut client, mut server) = tls_pair().await;
+        while client.unread() != Unread::Nothing {
+            tokio::task::yield_now().await;
+        }
+        server.conn.writer().write_all(&[b'x'; 1_000]).unwrap();
+        let mut record = Vec::new();
+        server.conn.write_tls(&mut record).unwrap();
+        server.sock.write_all(&record[..500]).unwrap();
+        wait_for_bytes(&client);
+        let Stream::Tls(tls) = &client else {
+            unreachable!()
+        };
+        // The runtime learns of it, so that the session reads it.
+        let MaybeHttpsStream::Https(session) = tls.inner() else {
+            unreachable!()
+        };
+        let socket = session.inner().get_ref().0.inner().inner();
+        socket.readable().await.unwrap();
+        assert_eq!(client.unread(), Unread::Encrypted);
     }
 
     #[tokio::test]

@@ -2,22 +2,33 @@
 //!
 //! Every connection takes a file, and so does the connection to a provider for its request. If clients could use up all
 //! files of the process, it could neither reach its stores nor serve its operators. So the public listener has a bound.
-//! A few connections beyond it are accepted for one request each: health checks are answered, calls get 503. Further
-//! ones are closed.
+//! A few connections beyond it are accepted for a moment: health checks are answered, calls get 503. Further ones are
+//! closed.
+//!
+//! An HTTP/2 connection has many requests at a time, so each of them counts like a connection.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
 };
 
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    response::Response,
+};
+use hyper::body::{Frame, SizeHint};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Files for everything that is not a client's request: databases, stores, the operator's listener, logs.
 const OTHER_FILES: u64 = 256;
-/// Connections beyond the bound that are accepted for one request each.
+/// Connections beyond the bound that are accepted for a moment.
 const EXTRA: usize = 64;
-/// Used where the system does not tell how many files may be open.
-const UNKNOWN: u64 = 1_024;
+/// Stands for any number of open files.
+const UNLIMITED: u64 = 1 << 20;
 
 /// Counts open connections against a bound; clones share the count.
 #[derive(Clone)]
@@ -29,7 +40,7 @@ pub(super) struct ConnectionLimit {
 /// A connection within the bound, or beyond it. Dropping it ends the connection's count.
 pub(super) struct Counted {
     open: Arc<AtomicUsize>,
-    /// It is open for one request, and calls are refused on it.
+    /// Calls are refused on it.
     pub is_extra: bool,
 }
 
@@ -70,17 +81,56 @@ impl Drop for Counted {
     }
 }
 
+impl Counted {
+    /// Counts a request of an HTTP/2 connection until its response has been sent.
+    pub(super) fn until_sent(self, response: Response) -> Response {
+        response.map(|body| {
+            Body::new(CountedBody {
+                body,
+                _counted: self,
+            })
+        })
+    }
+}
+
+struct CountedBody {
+    body: Body,
+    _counted: Counted,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Raises the number of files that this process may open to what the system allows it, and returns it.
 fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
+    let number = |limit: Option<u64>| limit.unwrap_or(UNLIMITED);
+    let (current, maximum) = (number(limit.current), number(limit.maximum));
     let raised = Rlimit {
-        current: limit.maximum,
+        current: Some(maximum),
         maximum: limit.maximum,
     };
-    if limit.current < limit.maximum && setrlimit(Resource::Nofile, raised).is_ok() {
-        return limit.maximum.unwrap_or(UNKNOWN);
+    if current < maximum && setrlimit(Resource::Nofile, raised).is_ok() {
+        return maximum;
     }
-    limit.current.unwrap_or(UNKNOWN)
+    current
 }
 
 #[cfg(test)]
@@ -105,7 +155,7 @@ mod tests {
     #[test]
     fn half_of_the_files_are_for_clients() {
         let limit = ConnectionLimit::new(None);
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(UNKNOWN);
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED);
         assert!(limit.most >= EXTRA);
         assert!(limit.most as u64 <= (files / 2).max(EXTRA as u64));
     }

@@ -26,7 +26,7 @@ use crate::{
 
 /// How long a connection may stay open without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long a connection beyond the bound stays open.
+/// How long a connection beyond the bound stays open at most.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,8 +35,10 @@ struct Origin {
     source: Source,
     /// Whether it was accepted after shutdown was requested. It is served only to respond that the gateway stops.
     during_shutdown: bool,
-    /// Whether it is beyond the bound of connections. It is served for one request, and calls are refused.
+    /// Whether it is beyond the bound of connections. It is served for a moment, and calls are refused.
     is_extra: bool,
+    /// The bound, by which the requests of an HTTP/2 connection count too.
+    limit: ConnectionLimit,
 }
 
 /// Accepts connections until shutdown is requested and all connections of before have ended.
@@ -79,6 +81,7 @@ pub(crate) async fn serve(
                     source,
                     during_shutdown: shutdown.is_requested(),
                     is_extra: counted.is_extra,
+                    limit: limit.clone(),
                 };
                 let is_awaited = !origin.during_shutdown && !origin.is_extra;
                 let front = front.clone().refusing_calls(counted.is_extra);
@@ -122,10 +125,19 @@ async fn connection(
             return tracing::warn!(%error, "registering a connection with its lane failed; it is closed");
         }
     };
-    match tls {
-        None => serve_http(socket, origin, front, timeouts, shutdown).await,
-        // Boxed, so that connections without TLS do not reserve memory for it.
-        Some(tls) => Box::pin(serve_tls(tls, socket, origin, front, timeouts, shutdown)).await,
+    let is_extra = origin.is_extra;
+    let serving = async move {
+        match tls {
+            None => serve_http(socket, origin, front, timeouts, shutdown).await,
+            // Boxed, so that connections without TLS do not reserve memory for it.
+            Some(tls) => Box::pin(serve_tls(tls, socket, origin, front, timeouts, shutdown)).await,
+        }
+    };
+    if is_extra {
+        // Whatever its client does: others need its place.
+        let _ = tokio::time::timeout(EXTRA_TIMEOUT, Box::pin(serving)).await;
+    } else {
+        serving.await;
     }
 }
 
@@ -158,14 +170,10 @@ async fn serve_http(
         source,
         during_shutdown,
         is_extra,
+        limit,
     } = origin;
-    let idle = if is_extra {
-        EXTRA_TIMEOUT
-    } else {
-        IDLE_TIMEOUT
-    };
     let http1_timeouts = http1::Timeouts {
-        idle,
+        idle: IDLE_TIMEOUT,
         head: timeouts.head,
     };
     let mut connection = Connection::new(socket, http1_timeouts);
@@ -182,20 +190,23 @@ async fn serve_http(
         stream: connection.stream,
     };
     let respond = move |request| {
-        let (front, source) = (front.clone(), source.clone());
-        async move { front.respond_to(request, Some(&source)).await }
+        let counted = limit.count();
+        let is_extra = is_extra || counted.as_ref().is_none_or(|counted| counted.is_extra);
+        let (front, source) = (front.clone().refusing_calls(is_extra), source.clone());
+        async move {
+            let response = front.respond_to(request, Some(&source)).await;
+            match counted {
+                Some(counted) => counted.until_sent(response),
+                None => response,
+            }
+        }
     };
     let timeouts = http2::Timeouts {
-        idle,
+        idle: IDLE_TIMEOUT,
         handshake: timeouts.head,
         stall: timeouts.stall,
     };
     let serving = http2::serve(socket, respond, timeouts, &shutdown, during_shutdown);
     // Boxed, so that HTTP/1 connections reserve no memory for it.
-    let serving = Box::pin(serving);
-    if is_extra {
-        let _ = tokio::time::timeout(EXTRA_TIMEOUT, serving).await;
-    } else {
-        serving.await;
-    }
+    Box::pin(serving).await;
 }

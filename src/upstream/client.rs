@@ -100,7 +100,7 @@ impl Client {
             .map_err(|_| invalid_url())?;
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Ok(Self {
-            pool: Arc::new(Pool::new(address, config.timeouts.connect)?),
+            pool: Arc::new(Pool::new(address, config.timeouts.connect, config.reuse)?),
             base_path: url.path().trim_end_matches('/').to_owned(),
             query: config.quirks.query.clone(),
             // Metered responses must not be compressed: nothing to unpack, and no decompression bombs.

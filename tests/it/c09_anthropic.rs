@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate::{
     base::keys::Secret,
-    config::{ProviderKind, RemoteProvider, Timeouts},
+    config::{ProviderKind, RemoteProvider, Reuse, Timeouts},
     upstream::Provider,
 };
 
@@ -104,6 +104,7 @@ async fn a_check_lists_the_models() {
         api_keys: vec![Secret::new(PROVIDER_KEY)],
         quirks: tollgate::config::Quirks::default(),
         timeouts: Timeouts::default(),
+        reuse: Reuse::Pooled,
     });
     let provider = provider.unwrap();
     for (status, answers) in [(200, true), (401, false), (404, false), (529, false)] {

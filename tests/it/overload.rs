@@ -12,10 +12,12 @@ use futures_util::future::join_all;
 use reqwest::Method;
 
 use crate::support::{
-    Answer, RawConnection, TestGateway,
-    gateway::{OPERATOR_TOKEN, hello},
+    Answer, Http2Client, RawConnection, Step, TestGateway,
+    gateway::{OPERATOR_TOKEN, hello, until},
+    http2,
     ledger_view::MODEL,
     raw::chat_request,
+    upstream::Gate,
 };
 
 /// Far longer than any step takes; only ends a failing test.
@@ -152,10 +154,25 @@ async fn connections_beyond_the_bound_are_for_health_checks() {
     let accounts = gateway.operate(Method::GET, "/operator/accounts", None);
     accounts.await.assert_ok();
     // Far more than are served at all do not harm those within the bound.
-    let flood: Vec<_> = join_all((0..200).map(|_| RawConnection::open(gateway.public))).await;
+    let mut flood: Vec<_> = join_all((0..200).map(|_| RawConnection::open(gateway.public))).await;
     within[0].send(&call).await;
     within[0].answer().await.assert_ok();
-    drop(flood);
+    // A few wait for a request and are closed after a moment whatever they do, the others at once.
+    let begun = Instant::now();
+    let drip = async |connection: &mut RawConnection| {
+        connection.try_send(b"GET /health HTTP/1.1\r\n").await;
+        loop {
+            tokio::select! {
+                rest = connection.rest() => break rest,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+            connection.try_send(b"x: y\r\n").await;
+        }
+    };
+    for rest in join_all(flood.iter_mut().map(drip)).await {
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+    assert!(begun.elapsed() < TIMEOUT);
     drop(within);
     let begun = Instant::now();
     loop {
@@ -166,6 +183,44 @@ async fn connections_beyond_the_bound_are_for_health_checks() {
             break;
         }
         assert_overloaded(&answer);
+        assert!(begun.elapsed() < TIMEOUT, "there is room again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    gateway.stop().await;
+}
+
+/// One HTTP/2 connection could otherwise use up the files of the process with its calls.
+#[tokio::test]
+async fn requests_of_an_http_2_connection_count_like_connections() {
+    let gateway = TestGateway::start_set(&[("SERVER__MAX_CONNECTIONS", "4")]).await;
+    let gate = Gate::default();
+    gateway.upstream.play(vec![Step::Until(gate.clone())]);
+    let mut client = Http2Client::connect(gateway.public, &h2::client::Builder::new()).await;
+    let bearer = format!("Bearer {}", gateway.key);
+    let headers = [("authorization", bearer.as_str())];
+    let mut ask = async || {
+        let sent = client.send(Method::POST, "/v1/chat/completions", &headers, false);
+        let (response, mut upload) = sent.await.unwrap();
+        let body = hello(MODEL).to_string();
+        upload.send_data(body.into(), true).unwrap();
+        response
+    };
+    let mut waiting = Vec::new();
+    for number in 1..=3 {
+        waiting.push(ask().await);
+        until("it is asked", || gateway.upstream.calls() == number).await;
+    }
+    let (status, ..) = http2::whole(ask().await).await.unwrap();
+    assert_eq!(status, 503);
+    // Those that are over count no more.
+    waiting.clear();
+    gate.open();
+    let begun = Instant::now();
+    loop {
+        let (status, ..) = http2::whole(ask().await).await.unwrap();
+        if status != 503 {
+            break;
+        }
         assert!(begun.elapsed() < TIMEOUT, "there is room again");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

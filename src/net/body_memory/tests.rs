@@ -115,6 +115,7 @@ async fn a_cancelled_body_gets_no_memory_and_cannot_complete() {
     let small = timeout(Duration::from_secs(5), waiting).await;
     drop(small.unwrap().unwrap());
     assert_eq!(memory.reserved(), 0);
+    assert!(memory.lock().accounts.is_empty());
     memory.audit();
 }
 

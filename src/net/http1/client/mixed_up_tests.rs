@@ -28,6 +28,10 @@ struct Provider {
 impl Provider {
     /// `serve` is called with each connection.
     fn start(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Self {
+        Self::start_with(Reuse::Pooled, serve)
+    }
+
+    fn start_with(reuse: Reuse, serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/", listener.local_addr().unwrap());
         let connections = Arc::new(AtomicUsize::new(0));
@@ -42,7 +46,7 @@ impl Provider {
         });
         let timeout = Duration::from_secs(5);
         Self {
-            pool: Arc::new(Pool::new(address.parse().unwrap(), timeout).unwrap()),
+            pool: Arc::new(Pool::new(address.parse().unwrap(), timeout, reuse).unwrap()),
             connections,
         }
     }
@@ -144,6 +148,22 @@ async fn after_surplus_bytes_connections_are_used_once() {
     }
 }
 
+#[tokio::test]
+async fn a_connection_rests_after_a_response() {
+    for (rest, connections) in [(Duration::ZERO, 1), (Duration::from_mins(1), 2)] {
+        let mut provider = Provider::start(|mut socket| {
+            while let Some(number) = read_request(&mut socket) {
+                socket.write_all(response(&number).as_bytes()).unwrap();
+            }
+        });
+        Arc::get_mut(&mut provider.pool).unwrap().rest = rest;
+        for number in 0..2 {
+            assert_eq!(provider.call(number).await.1, format!("{number:08}"));
+        }
+        assert_eq!(provider.connections(), connections);
+    }
+}
+
 /// Some servers say why they close an idle connection.
 #[tokio::test]
 async fn a_timeout_notice_ends_only_its_connection() {
@@ -196,73 +216,129 @@ fn wait(duration: Duration) {
     }
 }
 
-/// A provider that sends a whole second response at any moment after the first. The pool forgets at once that it does,
-/// so that its check is put to the test by every request, from both sides of the race between surplus and reuse.
-///
-/// What was sent before a connection was taken from the pool is never the response to a later request. What is sent
-/// after that cannot be distinguished from the response; it is counted.
-#[tokio::test]
-async fn surplus_bytes_at_any_moment_are_never_another_response() {
-    const REQUESTS: u32 = 10_000;
-    const CALLERS: u32 = 8;
-    // When each body had been sent.
-    let sent = Arc::new(Mutex::new(HashMap::<String, Instant>::new()));
-    let (times, next_surplus) = (sent.clone(), Arc::new(AtomicU32::new(0)));
-    let provider = Arc::new(Provider::start(move |mut socket| {
-        let mut writing = socket.try_clone().unwrap();
-        let mut respond = |body: String| {
-            let is_sent = writing.write_all(response(&body).as_bytes()).is_ok();
-            times.lock().unwrap().insert(body, Instant::now());
-            is_sent
-        };
-        while let Some(number) = read_request(&mut socket) {
-            if !respond(number.clone()) {
-                return;
+const CALLERS: u32 = 8;
+
+/// A provider that sends a whole second response at any moment after the first, and what became of it.
+struct Race {
+    requests: u32,
+    reuse: Reuse,
+    /// Whether the pool forgets at once that the provider sends surplus bytes, so that every request puts its check to
+    /// the test, from both sides of the race between surplus and reuse.
+    forgets: bool,
+}
+
+struct Outcome {
+    connections: usize,
+    surplus: usize,
+    /// Requests that got a surplus response, which was sent after they were.
+    late: u32,
+}
+
+impl Race {
+    /// Panics if a request gets a response that was sent before it was.
+    async fn run(self) -> Outcome {
+        // When each body had been sent.
+        let sent = Arc::new(Mutex::new(HashMap::<String, Instant>::new()));
+        let (times, next_surplus) = (sent.clone(), Arc::new(AtomicU32::new(0)));
+        let provider = Arc::new(Provider::start_with(self.reuse, move |mut socket| {
+            let mut writing = socket.try_clone().unwrap();
+            let mut respond = |body: String| {
+                let is_sent = writing.write_all(response(&body).as_bytes()).is_ok();
+                times.lock().unwrap().insert(body, Instant::now());
+                is_sent
+            };
+            while let Some(number) = read_request(&mut socket) {
+                if !respond(number.clone()) {
+                    return;
+                }
+                if let Some(after) = surplus_after(number.parse().unwrap()) {
+                    wait(after);
+                    let id = next_surplus.fetch_add(1, Ordering::Relaxed);
+                    respond(format!("X{id:07}"));
+                }
             }
-            if let Some(after) = surplus_after(number.parse().unwrap()) {
-                wait(after);
-                let id = next_surplus.fetch_add(1, Ordering::Relaxed);
-                respond(format!("X{id:07}"));
-            }
+        }));
+        let callers = (0..CALLERS).map(|caller| {
+            let (provider, sent) = (provider.clone(), sent.clone());
+            tokio::spawn(async move {
+                let mut late = 0;
+                for number in (caller..self.requests).step_by(CALLERS as usize) {
+                    if self.forgets {
+                        provider.pool.distrust.forget();
+                    }
+                    let taken = Instant::now();
+                    let (_, body) = provider.call(number).await;
+                    if body != format!("{number:08}") {
+                        let sent = sent.lock().unwrap().get(&body).copied();
+                        let before = sent.and_then(|sent| taken.checked_duration_since(sent));
+                        assert_eq!(
+                            before, None,
+                            "{number} got {body}, sent before it was asked"
+                        );
+                        late += 1;
+                    }
+                    if number % 3 == 0 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                late
+            })
+        });
+        let mut late = 0;
+        for caller in callers.collect::<Vec<_>>() {
+            late += caller.await.unwrap();
         }
-    }));
-    let callers = (0..CALLERS).map(|caller| {
-        let (provider, sent) = (provider.clone(), sent.clone());
-        tokio::spawn(async move {
-            let mut late = 0;
-            for number in (caller..REQUESTS).step_by(CALLERS as usize) {
-                provider.pool.distrust.forget();
-                let taken = Instant::now();
-                let (_, body) = provider.call(number).await;
-                if body != format!("{number:08}") {
-                    let sent = sent.lock().unwrap().get(&body).copied();
-                    let before = sent.and_then(|sent| taken.checked_duration_since(sent));
-                    assert_eq!(
-                        before, None,
-                        "{number} got {body}, sent before it was asked"
-                    );
-                    late += 1;
-                }
-                if number % 3 == 0 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
-            late
-        })
-    });
-    let mut late = 0;
-    for caller in callers.collect::<Vec<_>>() {
-        late += caller.await.unwrap();
+        let (surplus, connections) = (surplus_count(&sent), provider.connections());
+        println!(
+            "{surplus} surplus responses on {connections} connections, {late} of them after the request"
+        );
+        Outcome {
+            connections,
+            surplus,
+            late,
+        }
     }
-    let (surplus, connections) = (surplus_count(&sent), provider.connections());
-    println!(
-        "{surplus} surplus responses on {connections} connections, {late} of them after the request"
-    );
+}
+
+/// What was sent before a connection was taken from the pool is never the response to a later request. What is sent after
+/// that cannot be distinguished from the response.
+#[tokio::test]
+async fn surplus_bytes_that_were_there_are_never_another_response() {
+    let race = Race {
+        requests: 10_000,
+        reuse: Reuse::Pooled,
+        forgets: true,
+    };
+    let outcome = race.run().await;
     assert!(
-        connections > surplus / 2,
+        outcome.connections > outcome.surplus / 2,
         "connections with surplus bytes are not reused"
     );
-    assert!(connections < REQUESTS as usize, "others are");
+    assert!(outcome.connections < 10_000, "others are");
+}
+
+/// Each connection that was in use when the first surplus was found may have one more.
+#[tokio::test]
+async fn once_found_out_a_provider_mixes_up_nothing_more() {
+    let race = Race {
+        requests: 2_000,
+        reuse: Reuse::Pooled,
+        forgets: false,
+    };
+    let outcome = race.run().await;
+    assert!(outcome.late <= CALLERS, "{}", outcome.late);
+}
+
+#[tokio::test]
+async fn without_reuse_nothing_is_mixed_up() {
+    let race = Race {
+        requests: 10_000,
+        reuse: Reuse::Never,
+        forgets: true,
+    };
+    let outcome = race.run().await;
+    assert_eq!((outcome.late, outcome.connections), (0, 10_000));
+    assert!(outcome.surplus > 2_000, "{}", outcome.surplus);
 }
 
 /// How many surplus responses were sent.

@@ -17,12 +17,13 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use tokio::io::AsyncWrite as _;
+use tokio::{io::AsyncWrite as _, task::unconstrained};
 
 mod distrust;
 mod pool;
 
 pub(crate) use pool::Pool;
+pub use pool::Reuse;
 
 use crate::{
     net::{
@@ -71,6 +72,12 @@ impl Connection {
         self.stream.unread()
     }
 
+    /// The first bytes that arrive on a connection without a request; none if it ends.
+    async fn first_bytes(&mut self) -> Result<Bytes, UpstreamError> {
+        poll_fn(|context| self.poll_read(context)).await?;
+        Ok(self.buffer.split().freeze())
+    }
+
     /// Whether another request may be sent: the last response was read to its end.
     pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing.is_over() && self.buffer.is_empty()
@@ -117,7 +124,8 @@ impl Connection {
         };
         let mut reader = ResponseReader::default();
         let exchange = poll_fn(|context| self.poll_exchange(&mut unsent, &mut reader, context));
-        let mut response = exchange.await?;
+        // Unconstrained: a task without cooperative budget would send later than the connection was checked.
+        let mut response = unconstrained(exchange).await?;
         // If the response came before the request was sent, the rest would be read as the next request.
         self.keep_alive = response.keep_alive && unsent.is_flushed;
         self.framing = std::mem::replace(&mut response.framing, BodyFraming::Length(0));

@@ -10,8 +10,9 @@
 //! - When it is used again, the kernel is asked whether anything has arrived. If so, the connection is closed.
 //! - After surplus bytes, no connection of the provider is reused for a while (`distrust.rs`).
 //!
-//! Bytes that arrive between this check and the request, which is sent right after it, cannot be distinguished from a
-//! response by any client of HTTP/1. The last measure limits how often a provider has that chance.
+//! Bytes that arrive after this check, when the request was sent, cannot be distinguished from its response by any client
+//! of HTTP/1. The last measure limits how often a provider has that chance. Where it must have none, each connection is
+//! used for one request ([`Reuse::Never`]).
 
 use std::{
     collections::VecDeque,
@@ -54,7 +55,17 @@ pub(crate) struct Pool {
     connector: Connector,
     address: Uri,
     lanes: Vec<Mutex<Lane>>,
+    /// See [`REST`].
+    pub(super) rest: Duration,
+    reuse: Reuse,
     pub(super) distrust: Distrust,
+}
+
+/// Whether connections are used for more than one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    Pooled,
+    Never,
 }
 
 #[derive(Default)]
@@ -67,11 +78,17 @@ struct Lane {
 
 impl Pool {
     /// `address` has the scheme, the host and the port.
-    pub(crate) fn new(address: Uri, connect_timeout: Duration) -> Result<Self, String> {
+    pub(crate) fn new(
+        address: Uri,
+        connect_timeout: Duration,
+        reuse: Reuse,
+    ) -> Result<Self, String> {
         Ok(Self {
             connector: connect::connector(connect_timeout)?,
             address,
             lanes: (0..=lanes::lanes()).map(|_| Mutex::default()).collect(),
+            rest: REST,
+            reuse,
             distrust: Distrust::default(),
         })
     }
@@ -79,18 +96,32 @@ impl Pool {
     /// An idle connection of this lane, or a new one. It must be used at once.
     ///
     /// Boxed, because it is moved more often than it is created.
-    pub(crate) async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Box<Connection>, UpstreamError> {
         let number = lanes::this_lane();
         while let Some(mut idle) = self.pop_rested(number) {
             match idle.unread() {
                 Unread::Nothing => return Ok(idle),
                 Unread::Bytes(bytes) => self.on_unsolicited(&bytes),
-                Unread::Encrypted | Unread::End => {}
+                Unread::Encrypted => self.inspect(idle),
+                Unread::End => {}
             }
         }
         let connected = Box::pin(self.connector.connect(self.address.clone())).await;
         let stream = connected.map_err(UpstreamError::Connect)?;
         Ok(Box::new(Connection::new(stream, number)))
+    }
+
+    /// Reads what has arrived on an idle connection with TLS, which may be a session ticket or surplus bytes.
+    fn inspect(self: &Arc<Self>, mut idle: Box<Connection>) {
+        let pool = self.clone();
+        tokio::spawn(async move {
+            let read = tokio::time::timeout(END_TIMEOUT, idle.first_bytes()).await;
+            if let Ok(Ok(bytes)) = read
+                && !bytes.is_empty()
+            {
+                pool.on_unsolicited(&bytes);
+            }
+        });
     }
 
     /// Puts a connection into the pool after the end of its body has arrived; drops it if that takes too long.
@@ -114,7 +145,8 @@ impl Pool {
             return self.on_surplus();
         }
         let runtime = Handle::try_current();
-        let (true, Ok(runtime)) = (connection.is_reusable(), runtime) else {
+        let may_reuse = self.reuse == Reuse::Pooled && connection.is_reusable();
+        let (true, Ok(runtime)) = (may_reuse, runtime) else {
             return;
         };
         connection.free_buffer();
@@ -141,7 +173,7 @@ impl Pool {
         let mut lane = self.lane(number);
         let rested = lane
             .idle
-            .partition_point(|(_, since)| now.duration_since(*since) >= REST);
+            .partition_point(|(_, since)| now.duration_since(*since) >= self.rest);
         let (connection, since) = lane.idle.remove(rested.checked_sub(1)?)?;
         // Those before it are older still.
         (now.duration_since(since) < IDLE_TIMEOUT).then_some(connection)

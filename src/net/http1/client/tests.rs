@@ -29,7 +29,7 @@ async fn provider<Served: Future<Output = ()> + Send + 'static>(
         }
     });
     let timeout = Duration::from_secs(5);
-    Arc::new(Pool::new(address.parse().unwrap(), timeout).unwrap())
+    Arc::new(Pool::new(address.parse().unwrap(), timeout, Reuse::Pooled).unwrap())
 }
 
 /// Reads a request with this body to its end.

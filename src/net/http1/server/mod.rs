@@ -33,13 +33,13 @@ use crate::net::{http1::codec::RequestHead, shutdown::Shutdown};
 
 /// Serves a connection until it ends. When shutdown is requested, it ends after the running request.
 ///
-/// `during_shutdown` is true for a connection that was accepted after shutdown was requested: its first request still
-/// gets a response, which says that the gateway stops.
+/// `only_one_request` is true for a connection that was accepted after shutdown was requested, or beyond the bound of
+/// connections: its first request still gets a response, mostly a refusal, and it is closed then.
 pub(crate) async fn serve<S, F>(
     mut connection: Connection<S>,
     handler: impl Fn(Request<Body>) -> F,
     shutdown: &Shutdown,
-    during_shutdown: bool,
+    only_one_request: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Response<Body>>,
@@ -51,7 +51,7 @@ pub(crate) async fn serve<S, F>(
                 return Poll::Ready(next);
             }
             // A request whose first bytes have arrived is still served.
-            let stops = !during_shutdown
+            let stops = !only_one_request
                 && connection.is_idle()
                 && stopping.as_mut().poll(context).is_ready();
             if stops {
@@ -77,7 +77,7 @@ pub(crate) async fn serve<S, F>(
             return;
         };
         let keep_alive = options.keep_alive
-            && !during_shutdown
+            && !only_one_request
             && !shutdown.is_requested()
             && exchange
                 .connection
