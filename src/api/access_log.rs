@@ -97,9 +97,9 @@ impl RequestLog {
         self.fields().request_id.clone()
     }
 
-    /// Whether the request belongs to an account.
-    pub(crate) fn has_account(&self) -> bool {
-        self.fields().account_id.is_some()
+    /// The account that the request belongs to, if any.
+    pub(crate) fn account_id(&self) -> Option<String> {
+        self.fields().account_id.clone()
     }
 
     pub(crate) fn account(&self, id: &str) {

@@ -24,7 +24,8 @@ use crate::{
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_PACE: usize = 30 << 10;
 
-/// The first bytes of a body, which reserve no memory: nearly all requests are smaller.
+/// Size up to which a complete body reserves no memory: nearly all requests are smaller. One that has to be waited for
+/// reserves this much from its first piece on.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// The bytes for which memory is reserved at once.
 const STEP_BYTES: usize = 256 << 10;
@@ -37,12 +38,21 @@ const TRUSTED_BYTES: usize = 1 << 20;
 /// A body that was received completely, with the reservation of its memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceivedBody {
-    pub bytes: Bytes,
-    /// Also part of the call that is made of the body: the memory counts until the last of them is dropped.
-    pub memory: Option<Arc<BodyReservation>>,
+    bytes: Bytes,
+    memory: Option<Arc<BodyReservation>>,
 }
 
 impl ReceivedBody {
+    /// The fields are private, so that a closure that needs the bytes takes the reservation along.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Also part of the call that is made of the body: the memory counts until the last of them is dropped.
+    pub(crate) fn memory(&self) -> Option<Arc<BodyReservation>> {
+        self.memory.clone()
+    }
+
     pub(crate) fn is_large(&self) -> bool {
         self.bytes.len() > LARGE_BYTES
     }
@@ -58,6 +68,9 @@ pub(crate) trait Gate {
 
     /// Called before the body grows to `length` bytes.
     async fn grow(&mut self, length: usize) -> Result<(), GatewayError>;
+
+    /// Called when the first piece is not the whole body, so that the client has to be waited for.
+    async fn wait(&mut self) -> Result<(), GatewayError>;
 
     /// Completes if the body must not be read further.
     async fn revoked(&self);
@@ -121,19 +134,32 @@ pub(crate) async fn read_through(
             return Err(error);
         }
         // Most bodies arrive in one piece, which is returned without a copy.
-        if whole.is_empty() && body.is_end_stream() {
-            return Ok(data);
+        if whole.is_empty() {
+            if body.is_end_stream() {
+                return Ok(data);
+            }
+            if let Err(error) = Box::pin(gate.wait()).await {
+                drain_unread(body);
+                return Err(error);
+            }
         }
-        let expected = if length > TRUSTED_BYTES {
-            announced
-        } else {
-            announced.min(TRUSTED_BYTES)
-        };
-        whole.reserve(expected.saturating_sub(whole.len()));
+        let size = buffer_size(announced, length, gate.allowed());
+        whole.reserve(size.saturating_sub(whole.len()));
         whole.extend_from_slice(&data);
         if whole.len() >= due {
             (due, due_by) = (whole.len() + BODY_PACE, None);
         }
+    }
+}
+
+/// The size of the buffer for a body that has reached `length`: at first what was announced, as far as the gate allows.
+/// Beyond [`TRUSTED_BYTES`] all of it, of which the system provides only what is written to: growing in steps would leave
+/// behind as much memory that was.
+fn buffer_size(announced: usize, length: usize, allowed: usize) -> usize {
+    if length > TRUSTED_BYTES {
+        announced
+    } else {
+        announced.min(TRUSTED_BYTES).min(allowed)
     }
 }
 
@@ -161,6 +187,10 @@ impl Gate for Open {
         Ok(())
     }
 
+    async fn wait(&mut self) -> Result<(), GatewayError> {
+        Ok(())
+    }
+
     async fn revoked(&self) {
         std::future::pending::<()>().await;
     }
@@ -172,7 +202,7 @@ pub(crate) struct MemoryGate<'a> {
     account_id: &'a str,
     /// Size of the body for which memory is reserved.
     covered: usize,
-    /// `None` as long as the body is small.
+    /// `None` for a small body that is complete.
     reservation: Option<BodyReservation>,
 }
 
@@ -186,14 +216,24 @@ impl<'a> MemoryGate<'a> {
         }
     }
 
+    async fn reserve(&mut self, bytes: usize) -> Result<(), GatewayError> {
+        let (memory, account_id) = (self.memory, self.account_id);
+        let reservation = self
+            .reservation
+            .get_or_insert_with(|| memory.begin(account_id));
+        let grown = reservation.grow(bytes).await;
+        grown.map_err(|Exhausted| GatewayError::BodyMemoryExhausted)
+    }
+
     /// The body, once it is complete. It keeps the memory that it needs and releases the rest.
     pub(crate) fn received(self, bytes: Bytes) -> Result<ReceivedBody, GatewayError> {
+        let counted = bytes.len().saturating_sub(UNCOUNTED_BYTES);
         let mut memory = self.reservation;
         if let Some(reservation) = &mut memory {
-            let counted = bytes.len().saturating_sub(UNCOUNTED_BYTES);
             let completed = reservation.complete(counted * COPIES);
             completed.map_err(|Exhausted| GatewayError::BodyMemoryExhausted)?;
         }
+        let memory = memory.filter(|_| counted > 0);
         Ok(ReceivedBody {
             bytes,
             memory: memory.map(Arc::new),
@@ -211,16 +251,15 @@ impl Gate for MemoryGate<'_> {
     }
 
     async fn grow(&mut self, length: usize) -> Result<(), GatewayError> {
-        let (memory, account_id) = (self.memory, self.account_id);
-        let reservation = self
-            .reservation
-            .get_or_insert_with(|| memory.begin(account_id));
         while self.covered < length {
-            let grown = reservation.grow(STEP_BYTES * COPIES).await;
-            grown.map_err(|Exhausted| GatewayError::BodyMemoryExhausted)?;
+            self.reserve(STEP_BYTES * COPIES).await?;
             self.covered += STEP_BYTES;
         }
         Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), GatewayError> {
+        self.reserve(UNCOUNTED_BYTES).await
     }
 
     async fn revoked(&self) {
@@ -307,6 +346,35 @@ mod tests {
         assert!(memory.reserved() > 0);
         drop(copy);
         assert_eq!(memory.reserved(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_small_body_counts_while_it_is_waited_for() {
+        let memory = Arc::new(BodyMemory::new(8 * MEGABYTE, 3 * UNCOUNTED_BYTES));
+        let waiting = (0..4).map(|_| reserve(&memory, "a", [(0, 1), (10, 1_000)]));
+        let waiting = futures_util::future::join_all(waiting);
+        let other = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(memory.reserved(), 3 * UNCOUNTED_BYTES);
+            // One that has arrived as a whole does not count.
+            let whole = Body::from(vec![b'x'; UNCOUNTED_BYTES]);
+            let mut gate = MemoryGate::new(&memory, "a");
+            read_through(&mut gate, whole, MEGABYTE).await.unwrap();
+        };
+        let (waiting, ()) = tokio::join!(waiting, other);
+        let served = waiting.iter().filter(|body| body.is_ok()).count();
+        assert_eq!(served, 3);
+        assert!(waiting.iter().flatten().all(|body| body.memory.is_none()));
+        assert_eq!(memory.reserved(), 0);
+    }
+
+    #[test]
+    fn an_announcement_alone_allocates_little() {
+        let announced = 32 * MEGABYTE;
+        assert_eq!(buffer_size(announced, 1, UNCOUNTED_BYTES), UNCOUNTED_BYTES);
+        assert_eq!(buffer_size(announced, 1, usize::MAX), MEGABYTE);
+        assert_eq!(buffer_size(announced, MEGABYTE + 1, 3), announced);
+        assert_eq!(buffer_size(9, 1, usize::MAX), 9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //!
 //! A refused request's body is drained, so that the client can read the error response.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     body::Body,
@@ -22,7 +22,7 @@ use crate::{
 
 /// Address of the client: the peer of the connection, or the client of a trusted proxy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub std::net::IpAddr);
+pub(crate) struct Peer(pub IpAddr);
 
 /// The API key in the `Authorization` header.
 pub(crate) fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
@@ -65,13 +65,24 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let key = presented_key(&parts.headers).ok();
-        let caller = optional_caller(&gateway.ledger, key).await;
+        let client = parts.extensions.get().map(|Peer(address)| *address);
+        let caller = if may_look_up(gateway, key.as_ref(), client) {
+            optional_caller(&gateway.ledger, key).await
+        } else {
+            None
+        };
         if let Some((caller, log)) = caller.as_ref().zip(parts.extensions.get::<RequestLog>()) {
             log.caller(caller);
         }
         let open = caller.filter(|caller| !caller.account_closed);
         Ok(Self(open.map_or(Plan::ANONYMOUS, |caller| caller.plan)))
     }
+}
+
+/// Whether a key may be looked up in the store. While an address has been refused too often, only known keys are.
+fn may_look_up(gateway: &Gateway, key: Option<&ApiKey>, client: Option<IpAddr>) -> bool {
+    key.is_none_or(|key| gateway.ledger.has_in_memory(key.digest()))
+        || gateway.refusals.address_wait(|| client).is_none()
 }
 
 /// The caller of a public endpoint, if it has a valid key. If the store is unavailable, cached data is used, because

@@ -80,7 +80,7 @@ pub(crate) async fn authenticate(
     let caller = find_caller(&gateway, request.headers(), || client, true).await;
     let caller = caller.and_then(|caller| {
         log_caller(&request, &caller);
-        check_account(&gateway, &caller).map(|()| caller)
+        check_account(&gateway, &caller.account_id).map(|()| caller)
     });
     match caller {
         Ok(caller) => {
@@ -111,7 +111,9 @@ pub(crate) async fn route_not_found(
         match find_caller(&gateway, request.headers(), || client, true).await {
             Ok(caller) => {
                 log_caller(&request, &caller);
-                check_account(&gateway, &caller).err().unwrap_or(not_found)
+                check_account(&gateway, &caller.account_id)
+                    .err()
+                    .unwrap_or(not_found)
             }
             Err(error) => error,
         }

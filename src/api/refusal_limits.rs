@@ -1,7 +1,7 @@
 //! Applies the bounds on refused requests (`gateway/refusals.rs`) to the public API.
 //!
 //! A request with a valid key counts for its account alone, so that a client cannot lock out others behind the same
-//! address.
+//! address; with shared stores, others whose keys this gateway has seen lately.
 
 use std::net::IpAddr;
 
@@ -82,9 +82,9 @@ pub(crate) fn count_unknown(
     counted.map_or_else(|seconds| too_many("address", seconds), |()| error)
 }
 
-/// Refuses a caller whose account has been refused too often.
-pub(crate) fn check_account(gateway: &Gateway, caller: &Caller) -> Result<(), GatewayError> {
-    match gateway.refusals.account_wait(&caller.account_id) {
+/// Refuses an account that has been refused too often.
+pub(crate) fn check_account(gateway: &Gateway, account_id: &str) -> Result<(), GatewayError> {
+    match gateway.refusals.account_wait(account_id) {
         None => Ok(()),
         Some(seconds) => Err(too_many("account", seconds)),
     }

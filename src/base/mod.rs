@@ -17,6 +17,7 @@ pub mod money;
 pub(crate) mod month;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod mutation;
+pub(crate) mod network;
 pub mod rate;
 pub mod timestamp;
 pub mod tokens;

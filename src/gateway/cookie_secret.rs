@@ -42,7 +42,7 @@ impl Gateway {
         Ok(secret)
     }
 
-    /// Replaces the secret at this gateway at once, and at the others when they next read it.
+    /// Replaces the secret. Every gateway uses the new one when it next reads it, this one mostly at once.
     pub(crate) async fn rotate_cookie_secret(&self, now: i64) -> Result<(), BackofficeError> {
         self.backoffice.rotate_cookie_secret(now).await?;
         self.portal.cookie_secret.set(None);

@@ -43,7 +43,7 @@ mod tasks;
 pub(crate) mod traffic;
 
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
-pub(crate) use admissions::{Admissions, Overloaded};
+pub(crate) use admissions::{Admissions, Overloaded, Permit};
 pub(crate) use alerts::Alerts;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;

@@ -18,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-use crate::config::RefusalLimits;
+use crate::{base::network::Network, config::RefusalLimits};
 
 mod buckets;
 
@@ -31,26 +31,6 @@ pub struct Refusals {
     accounts: Bounded<String>,
     networks: Bounded<Network>,
     started: Instant,
-}
-
-/// The network that an address is counted by: an IPv4 address, or the /64 of an IPv6 address, because one customer has
-/// all of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
-    V4([u8; 4]),
-    V6([u16; 4]),
-}
-
-impl Network {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self::V6([a, b, c, d])
-            }
-        }
-    }
 }
 
 /// Buckets that all threads share.

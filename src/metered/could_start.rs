@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{NotStarted, admit::unpaid, need::Need};
+use super::{NotStarted, admit::unpaid, enter, need::Need};
 use crate::{
     base::money::NanoUsd,
     catalog::Prices,
@@ -21,7 +21,8 @@ const LEAST: Need = Need {
 /// Refuses a caller that could start no call, however small: its key is inactive, its account is closed, frozen or
 /// without credit, or too many of its calls are abandoned. The error is that of [`super::start`].
 ///
-/// It places the smallest hold there is and cancels it, so both answers come from the same step of the ledger.
+/// It places the smallest hold there is and cancels it, so both answers come from the same step of the ledger; and it
+/// waits in the same queue as calls do.
 pub(crate) async fn could_start(
     gateway: &Arc<Gateway>,
     caller: &Caller,
@@ -31,6 +32,7 @@ pub(crate) async fn could_start(
         let limit = gateway.abandoned.limit();
         return Err(GatewayError::TooManyAbandoned { limit }.into());
     }
+    let permit = enter(gateway).await?;
     let placing = gateway.ledger.hold(HoldRequest {
         id: gateway.ledger.next_call(),
         seen: caller.seen,
@@ -51,6 +53,9 @@ pub(crate) async fn could_start(
     match placing.await {
         Ok(hold) => {
             hold.cancel();
+            if let Some(permit) = permit {
+                permit.admitted();
+            }
             Ok(())
         }
         Err(HoldRefused::Stale) => Err(NotStarted::Stale),

@@ -30,7 +30,7 @@ mod whole;
 
 use crate::{
     catalog::Model,
-    gateway::{Gateway, Overloaded},
+    gateway::{Gateway, Overloaded, Permit},
     ledger::Caller,
     prompt::ChatCall,
     wire::{chat::Usage, error::GatewayError},
@@ -146,18 +146,11 @@ async fn run(
         let reason = "no provider is configured for this model";
         return Err(GatewayError::Gateway { reason }.into());
     }
-    let permit = match &gateway.admissions {
-        Some(admissions) => {
-            let entered = admissions.enter().await;
-            let permit = entered.map_err(|Overloaded| overloaded())?;
-            // Nothing is reserved yet, so a call whose client left while it waited ends here.
-            if client.has_left() {
-                return Err(overloaded());
-            }
-            Some(permit)
-        }
-        None => None,
-    };
+    let permit = enter(&gateway).await?;
+    // Nothing is reserved yet, so a call whose client left while it waited ends here.
+    if permit.is_some() && client.has_left() {
+        return Err(overloaded());
+    }
     let admitted = admit(gateway, &caller, &request_id, &call).await?;
     if let Some(permit) = permit {
         permit.admitted();
@@ -169,6 +162,15 @@ async fn run(
     } else {
         whole::whole(call, form, admitted, client).await
     }
+}
+
+/// Waits until the stores can admit a call; there is nothing to wait for with embedded stores.
+async fn enter(gateway: &Gateway) -> Result<Option<Permit>, NotStarted> {
+    let Some(admissions) = &gateway.admissions else {
+        return Ok(None);
+    };
+    let entered = admissions.enter().await;
+    entered.map(Some).map_err(|Overloaded| overloaded())
 }
 
 /// Not [`NotStarted::Refused`]: it does not depend on the caller, who need not be looked up again for it.

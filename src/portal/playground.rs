@@ -6,7 +6,10 @@ use axum::{
     Extension,
     body::Body,
     extract::State,
-    http::{HeaderMap, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
     response::{IntoResponse as _, Response},
 };
 use maud::html;
@@ -89,21 +92,21 @@ pub(crate) async fn run(
     }
     // Like the API, start no new calls once shutdown was requested.
     let caller = if gateway.shutdown.is_requested() {
-        Err(GatewayError::ShuttingDown)
+        Err(GatewayError::ShuttingDown.into_response())
     } else {
         paying(&gateway, &me).await
     };
-    let answered = match caller {
+    match caller {
         Ok(caller) => {
             let chat = Endpoint::ChatCompletions;
-            chat.serve_caller(&gateway, caller, &log, body).await
+            let answered = chat.serve_caller(&gateway, caller, &log, body).await;
+            answered.unwrap_or_else(GatewayError::into_response)
         }
-        Err(error) => {
+        Err(refused) => {
             drain_unread(body);
-            Err(error)
+            refused
         }
-    };
-    answered.unwrap_or_else(GatewayError::into_response)
+    }
 }
 
 #[derive(Deserialize)]
@@ -130,30 +133,38 @@ pub(crate) async fn charge(
     Ok((json, body.to_string()).into_response())
 }
 
-async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, GatewayError> {
-    let unavailable = |_| GatewayError::CreditUnavailable;
-    let keys = gateway
-        .ledger
-        .keys(&me.account.id)
-        .await
-        .map_err(unavailable)?;
-    let key = match keys.into_iter().find(|key| key.name == KEY_NAME) {
+/// The caller whose key is that of the playground, which is created at the first call.
+async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, Response> {
+    let unavailable = |_| GatewayError::CreditUnavailable.into_response();
+    let keys = gateway.ledger.keys(&me.account.id).await;
+    let mut keys = keys.map_err(unavailable)?.into_iter();
+    let key = match keys.find(|key| key.name == KEY_NAME) {
         Some(key) => key,
         None => match new_key(gateway, &me.account.id, KEY_NAME).await {
             Ok((key, _)) => key,
-            Err(error @ (PortalError::Invalid(_) | PortalError::TooMany { .. })) => {
-                return Err(GatewayError::InvalidRequest {
-                    message: format!("The playground needs a key of its own. {error}"),
-                    param: None,
-                });
-            }
-            Err(_) => return Err(GatewayError::CreditUnavailable),
+            Err(error) => return Err(without_key(&error)),
         },
     };
-    let caller = gateway
-        .ledger
-        .fresh_caller(key.digest)
-        .await
-        .map_err(unavailable)?;
-    caller.ok_or(GatewayError::InvalidKey)
+    let caller = gateway.ledger.fresh_caller(key.digest).await;
+    let caller = caller.map_err(unavailable)?;
+    caller.ok_or_else(|| GatewayError::InvalidKey.into_response())
+}
+
+/// The response if the key could not be created.
+fn without_key(error: &PortalError) -> Response {
+    let refused = GatewayError::InvalidRequest {
+        message: format!("The playground needs a key of its own. {error}"),
+        param: None,
+    };
+    match error {
+        PortalError::Invalid(_) => refused.into_response(),
+        PortalError::TooMany { seconds } => {
+            let mut response = refused.into_response();
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+            let seconds = HeaderValue::from(*seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+            response
+        }
+        _ => GatewayError::CreditUnavailable.into_response(),
+    }
 }

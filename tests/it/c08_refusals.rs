@@ -53,7 +53,7 @@ async fn every_kind_of_refusal_of_an_account_is_bounded() {
     let gateway = TestGateway::start_set(&[PER_ACCOUNT, body_limit]).await;
     let chat = "/v1/chat/completions";
     let long = json!({ "model": MODEL, "messages": "x".repeat(4_000) });
-    let kinds: [(u16, Method, &str, Value); 8] = [
+    let kinds: [(u16, Method, &str, Value); 9] = [
         (400, Method::POST, chat, json!([])),
         (400, Method::POST, "/v1/responses", json!({})),
         (402, Method::POST, chat, hello(MODEL)),
@@ -61,6 +61,7 @@ async fn every_kind_of_refusal_of_an_account_is_bounded() {
         (404, Method::POST, chat, hello("nope")),
         (404, Method::POST, "/v1/nope", json!({})),
         (404, Method::GET, "/v1/responses/nope", json!({})),
+        (404, Method::GET, "/v1/models/nope", json!({})),
         (413, Method::POST, chat, long),
     ];
     for (status, method, path, body) in kinds {

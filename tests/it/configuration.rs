@@ -237,7 +237,7 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
         (
             "max_body_bytes = 16_777_216",
             "max_body_bytes = 16_777_216\nbody_memory_bytes = 50_331_647",
-            "line 5: `server.body_memory_bytes` is 50331647; expected a number of bytes from 50331648, three times",
+            "line 5: `server.body_memory_bytes` is 50331647; expected a number of bytes from 50331648, 3 times",
         ),
         (
             "max_body_bytes = 16_777_216",

@@ -29,11 +29,11 @@ async fn guesses_at_ones_own_password_do_not_lock_out_others() {
     let gateway = behind_a_proxy().await;
     let owner = Browser::signed_in(&gateway).await;
     let mut stranger = Browser::new(&gateway);
-    for number in 0..8 {
+    // Together they exceed what their network may guess at passwords.
+    for _ in 0..8 {
         stranger = Browser::signed_in(&gateway).await;
-        let address = format!("203.0.113.{number}");
         for _ in 0..8 {
-            let refused = change_password(&stranger, &address, "a wrong guess").await;
+            let refused = change_password(&stranger, "203.0.113.7", "a wrong guess").await;
             assert_eq!(refused.status, 400, "{}", refused.text);
         }
     }

@@ -81,6 +81,14 @@ async fn creating_keys_in_the_portal_is_throttled() {
     let refused = browser.post("/portal/keys", &[("name", "more")]).await;
     assert_eq!(refused.status, 429);
     assert!(!refused.header("retry-after").is_empty());
+    // The playground needs a key too.
+    let run = browser.request(Method::POST, "/portal/playground/run");
+    let run = run.header("origin", browser.origin());
+    let run = run.header("x-form-token", browser.token());
+    let refused = browser.send(run.json(&hello(MODEL))).await;
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    assert!(!refused.header("retry-after").is_empty());
+    assert!(refused.text.contains("needs a key of its own"));
     other.new_key("mine").await;
     create_by_operator(&gateway, &browser.account_id)
         .await

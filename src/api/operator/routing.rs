@@ -198,11 +198,11 @@ pub(crate) async fn explain(
     };
     let decision = if body.is_large() {
         let state = gateway.clone();
-        let work = move || explained(&state, (&id, plan), &body.bytes);
+        let work = move || explained(&state, (&id, plan), body.bytes());
         let explained = gateway.offload.run(work).await;
         explained.unwrap_or(Err(GatewayError::Internal))
     } else {
-        explained(&gateway, (&id, plan), &body.bytes)
+        explained(&gateway, (&id, plan), body.bytes())
     };
     let decision = decision.map_err(OperatorError::Body)?;
     let decision = decision.ok_or_else(|| {

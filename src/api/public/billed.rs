@@ -50,7 +50,7 @@ impl Endpoint {
         log: &RequestLog,
         body: Body,
     ) -> Result<Response, GatewayError> {
-        if let Err(error) = check_account(gateway, &caller) {
+        if let Err(error) = check_account(gateway, &caller.account_id) {
             drain_unread(body);
             return Err(error);
         }

@@ -35,9 +35,11 @@ pub(crate) async fn read_caller_body(
         caller,
         log,
         is_checked: false,
+        is_confirmed: caller.seen.fresh,
         memory: MemoryGate::new(&gateway.body_memory, &caller.account_id),
     };
     let read = read_through(&mut gate, body, gateway.max_body_bytes).await;
+    let is_confirmed = gate.is_confirmed;
     // Consumes the gate, so that the memory of a refused body is released before the store is asked.
     let read = match read {
         Ok(bytes) => gate.memory.received(bytes),
@@ -46,8 +48,11 @@ pub(crate) async fn read_caller_body(
             Err(error)
         }
     };
-    if read.is_err() && !caller.seen.fresh {
-        Box::pin(fresh_caller(gateway, caller.digest)).await?;
+    match &read {
+        // Costs no look at the store: an account at its share can be refused very often.
+        Ok(_) | Err(GatewayError::BodyMemoryExhausted) => {}
+        Err(_) if is_confirmed => {}
+        Err(_) => drop(Box::pin(fresh_caller(gateway, caller.digest)).await?),
     }
     read
 }
@@ -57,23 +62,31 @@ struct CallerGate<'a> {
     gateway: &'a Arc<Gateway>,
     caller: &'a Caller,
     log: &'a RequestLog,
+    /// Whether the account could start a call.
     is_checked: bool,
+    /// Whether the caller is not from a cache, or was re-read for its refusal.
+    is_confirmed: bool,
     memory: MemoryGate<'a>,
 }
 
 impl CallerGate<'_> {
-    /// Checks once whether the account could start a call, if the body is large.
+    /// Checks once whether the account could start a call, if the body is large. Ends if the body is cancelled meanwhile,
+    /// because others wait for its memory.
     async fn check(&mut self, length: usize) -> Result<(), GatewayError> {
         if self.is_checked || length <= CHECKED_BYTES {
             return Ok(());
         }
         let request_id = self.log.request_id();
-        retry_if_stale(self.gateway, self.caller.clone(), async |caller: Caller| {
+        let checking = retry_if_stale(self.gateway, self.caller.clone(), async |caller: Caller| {
             metered::could_start(self.gateway, &caller, &request_id).await
-        })
-        .await?;
-        self.is_checked = true;
-        Ok(())
+        });
+        let checked = tokio::select! {
+            checked = checking => checked,
+            () = self.memory.revoked() => return Err(GatewayError::BodyMemoryExhausted),
+        };
+        self.is_checked = checked.is_ok();
+        self.is_confirmed |= checked.is_err();
+        checked
     }
 }
 
@@ -94,6 +107,10 @@ impl Gate for CallerGate<'_> {
     async fn grow(&mut self, length: usize) -> Result<(), GatewayError> {
         self.check(length).await?;
         self.memory.grow(length).await
+    }
+
+    async fn wait(&mut self) -> Result<(), GatewayError> {
+        self.memory.wait().await
     }
 
     async fn revoked(&self) {

@@ -24,9 +24,9 @@ pub(crate) async fn respond(
     let mut call = if body.is_large() {
         Box::pin(prepare_large(gateway, &caller, log, body)).await?
     } else {
-        prepare(gateway, &caller, log, &body.bytes)?
+        prepare(gateway, &caller, log, body.bytes())?
     };
-    call.body_memory.clone_from(&body.memory);
+    call.body_memory = body.memory();
     // §8 Admits, runs and charges the call.
     call::respond(gateway, caller, log.clone(), call, Form::Chat).await
 }
@@ -41,7 +41,7 @@ async fn prepare_large(
     // The body goes along with its reservation, because it stays in memory even if the client leaves.
     let (state, caller, log, body) = (gateway.clone(), caller.clone(), log.clone(), body.clone());
     let prepared = gateway.offload.run(move || {
-        let mut call = prepare(&state, &caller, &log, &body.bytes)?;
+        let mut call = prepare(&state, &caller, &log, body.bytes())?;
         call.count_in_advance();
         Ok(call)
     });

@@ -12,7 +12,12 @@ use axum::{
 };
 
 use crate::{
-    api::{Json, Peer, access_log::RequestLog, extract::VisibleTo, refusal_limits::count_unknown},
+    api::{
+        Json, Peer,
+        access_log::RequestLog,
+        extract::VisibleTo,
+        refusal_limits::{check_account, count_unknown},
+    },
     catalog::{Model, Parameter},
     gateway::Gateway,
     wire::{
@@ -85,7 +90,8 @@ pub(crate) async fn one(
     }
     let error = GatewayError::ModelNotFound { model: id };
     // The refusal of a request with a valid key is counted for its account, like all of them.
-    if log.has_account() {
+    if let Some(account_id) = log.account_id() {
+        check_account(&gateway, &account_id)?;
         return Err(error);
     }
     let client = peer.map(|Extension(Peer(address))| address);

@@ -43,10 +43,10 @@ pub(crate) async fn respond(
         let body = body.clone();
         let parsed = gateway
             .offload
-            .run(move || ResponsesRequest::parse(&body.bytes));
+            .run(move || ResponsesRequest::parse(body.bytes()));
         parsed.await.unwrap_or(Err(GatewayError::Internal))?
     } else {
-        ResponsesRequest::parse(&body.bytes)?
+        ResponsesRequest::parse(body.bytes())?
     };
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.owned();
@@ -72,7 +72,7 @@ pub(crate) async fn respond(
     } else {
         prepare(gateway, &caller, permitted, request, earlier, items)?
     };
-    call.body_memory.clone_from(&body.memory);
+    call.body_memory = body.memory();
     let response = call::respond(gateway, caller, log.clone(), call, form).await;
     response.map_err(|not_started| not_started.map(with_responses_field))
 }

@@ -131,9 +131,9 @@ impl Counters {
         counter.rule.wait(&counter.times, now)
     }
 
-    /// Drops counters if there are too many: those without recent events, then those with the fewest. An attacker who
-    /// makes attempts under many names so cannot reset a counter that is about to refuse. A quarter is dropped at once,
-    /// so that this is not repeated for each event.
+    /// Drops counters if there are too many: those without recent events, then those with the fewest, and last those
+    /// that refuse. An attacker who wants to reset one of these has to fill as many others, from many networks. A quarter
+    /// is dropped at once, so that this is not repeated for each event.
     fn make_room(&mut self, new: usize, now: Instant) {
         if self.0.len() + new <= MAX_COUNTERS {
             return;
@@ -147,7 +147,12 @@ impl Counters {
         };
         let ranks = self.0.iter();
         let rank = |(key, counter): (&CounterKey, &Counter)| {
-            (counter.times.len(), counter.times.last().copied(), *key)
+            let refuses = counter.rule.wait(&counter.times, now).is_some();
+            (
+                (refuses, counter.times.len()),
+                counter.times.last().copied(),
+                *key,
+            )
         };
         let mut ranks: Vec<_> = ranks.map(rank).collect();
         if surplus < ranks.len() {
@@ -256,9 +261,12 @@ mod tests {
         for _ in 0..3 {
             counters.count(&victim, now).unwrap();
         }
+        // They have more events than the victim, and refuse none yet.
         for number in 0..2 * MAX_COUNTERS {
-            let new = [limit(number, Rule::AtMost(3))];
-            counters.count(&new, now).unwrap();
+            let new = [limit(number, Rule::AtMost(60))];
+            for _ in 0..4 {
+                counters.count(&new, now).unwrap();
+            }
             assert!(counters.0.len() <= MAX_COUNTERS);
         }
         assert!(counters.count(&victim, now).is_err(), "it was dropped");

@@ -4,7 +4,7 @@
 //! An attempt to sign in with a password is counted three times: for the pair of person and network, for the network,
 //! and for the person over all networks. The last only slows attempts, and never those of a browser with which the
 //! person has signed in before: known browsers have counters of their own, which strangers cannot use. So guessing from
-//! many networks is slow too, and an attacker cannot lock out the owner of an address. There are also limits on sign-ups
+//! many networks is slow too, and an attacker cannot lock out the owner from browsers that they have used before. There are also limits on sign-ups
 //! from one network, and on e-mails to one mailbox.
 
 use std::{
@@ -19,6 +19,7 @@ mod counters;
 
 use self::counters::{CounterKey, Counters, Limit, Rule};
 use super::people::email_key;
+use crate::base::network::Network;
 
 /// Maximum of attempts for one person from one network, from one known browser, or in sessions of one person.
 const PER_PERSON: Rule = Rule::AtMost(8);
@@ -28,8 +29,8 @@ const PER_NETWORK: Rule = Rule::AtMost(60);
 const SIGN_UPS: Rule = Rule::AtMost(20);
 /// Maximum of e-mails to one address that visitors from any network can request.
 const EMAILS: Rule = Rule::AtMost(5);
-/// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds their
-/// number too.
+/// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds how fast
+/// they grow in number.
 const KEYS: Rule = Rule::AtMost(20);
 
 #[derive(Default)]
@@ -162,16 +163,8 @@ fn counted_only(limit: Limit) -> Limit {
     }
 }
 
-/// The network of a peer: the /64 of an IPv6 address, because one customer has all of it, or the whole IPv4 address,
-/// also if it is mapped to IPv6.
 fn network(peer: IpAddr) -> String {
-    match peer.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}")
-        }
-    }
+    Network::of(peer).to_string()
 }
 
 /// The key of a counter, from parts whose lengths are hashed too, so that different parts never give one key.

@@ -13,12 +13,12 @@ const MAX: usize = 1_024;
 const SLOW: Duration = Duration::from_millis(50);
 /// With stores that are far away, an admission is slow that takes this many times as long as the fastest one.
 const SLOW_TIMES: u32 = 3;
-/// How long to wait after a change of the limit before it shrinks again: admissions that began before it still end.
+/// How long to wait after the limit has shrunk before it shrinks again: admissions that began before it still end.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct ConcurrencyLimit {
     limit: usize,
-    /// Fast admissions since the limit was last changed.
+    /// Fast admissions since the limit grew or one was slow.
     fast: usize,
     fastest: Option<Duration>,
     shrunk_at: Option<Instant>,

@@ -98,6 +98,27 @@ async fn a_call_that_waits_too_long_is_refused() {
 }
 
 /// An admission of a call that took this long.
+#[tokio::test]
+async fn the_limit_grows_with_permits_of_admitted_calls() {
+    for is_admitted in [false, true] {
+        let admissions = Admissions::new(MAX_WAIT);
+        let permits = fill(&admissions).await;
+        let limit = permits.len();
+        let mut waiting: Vec<_> = (0..2 * limit)
+            .map(|_| Box::pin(admissions.enter()))
+            .collect();
+        for waiting in &mut waiting {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        for permit in permits {
+            if is_admitted {
+                permit.admitted();
+            }
+        }
+        assert_eq!(admissions.state().limit.get() > limit, is_admitted);
+    }
+}
+
 fn ended(took: Duration, at: Instant) -> Ended {
     Ended {
         took,
@@ -116,6 +137,14 @@ fn the_limit_grows_with_fast_admissions_and_shrinks_with_slow_ones() {
         limit.adjust(ended(fast, now), false);
     }
     assert_eq!(limit.get(), start, "no call waits");
+    for _ in 0..10_000 {
+        let refused = Ended {
+            is_admitted: false,
+            ..ended(fast, now)
+        };
+        limit.adjust(refused, true);
+    }
+    assert_eq!(limit.get(), start, "refusals say nothing of the stores");
     for _ in 0..10_000 {
         limit.adjust(ended(fast, now), true);
     }

@@ -26,7 +26,9 @@ CREATE TABLE api_keys (
     created_at INTEGER NOT NULL,
     digest     BLOB NOT NULL UNIQUE
 ) STRICT;
-CREATE INDEX api_keys_by_account ON api_keys (account_id);
+-- The keys of an account, page by page; and those that count against its maximum.
+CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
+CREATE INDEX api_keys_live ON api_keys (account_id, created_at, id) WHERE state <> 'deleted';
 
 CREATE TABLE credit_grants (
     id                 TEXT PRIMARY KEY,

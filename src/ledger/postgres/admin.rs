@@ -131,8 +131,10 @@ impl Shared {
     /// Begins a transaction.
     pub(super) async fn begin(&self) -> Result<Connected, LedgerError> {
         let connection = self.inner.pool.take().await?;
-        // Each statement must see what was committed while it waited for a lock, whatever the server's default is.
-        let statement = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        // Each statement must see what was committed while it waited for a lock, whatever the server's default is. And
+        // charges wait for the lock on an account, so it is not kept for long, even if this gateway is paused.
+        let statement = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1500; \
+            SET LOCAL idle_in_transaction_session_timeout = 2000";
         let begun = connection.batch_execute(statement).await;
         begun.map_err(Error::from)?;
         Ok(connection)

@@ -9,18 +9,32 @@ use super::{
 };
 use crate::{
     base::keys::KeyDigest,
-    db::postgres::{Connected, Error},
+    db::postgres::Error,
     ledger::{Key, KeyState, KeysPage, LedgerError},
 };
 
 const COLUMNS: &str = "id, account_id, name, prefix, state, created_at, digest";
 
 impl Shared {
-    /// Stores a key by its digest, unless the account has `max` live keys.
+    /// Stores an active key by its digest, unless the account has `max` live keys.
     pub(crate) async fn create_key(&self, key: Key, max: u32) -> Result<Key, LedgerError> {
-        let connection = self.begin().await?;
-        let created = insert_within(&connection, &key, max).await;
-        self.end(connection, created.map(|()| key)).await
+        let (digest, most) = (key.digest.0.as_slice(), i64::from(max));
+        let parameters = [
+            (&key.account_id as _, Type::TEXT),
+            (&key.id as _, Type::TEXT),
+            (&key.name as _, Type::TEXT),
+            (&key.prefix as _, Type::TEXT),
+            (&key.created_at as _, Type::INT8),
+            (&digest as _, Type::BYTEA),
+            (&most as _, Type::INT8),
+        ];
+        let query = "SELECT create_key($1, $2, $3, $4, $5, $6, $7)";
+        let created: String = self.inner.pool.query_one(query, &parameters).await?;
+        match created.as_str() {
+            "created" => Ok(key),
+            "full" => Err(LedgerError::TooManyKeys { max }),
+            _ => Err(missing("account", &key.account_id)),
+        }
     }
 
     pub(crate) async fn set_key_state(
@@ -89,39 +103,6 @@ impl Shared {
         let rows = self.inner.pool.query(&query, &ids).await?;
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
     }
-}
-
-/// Counts the account's keys and inserts one. The lock on the account makes concurrent creations wait, so that each
-/// counts the keys of those before it.
-async fn insert_within(connection: &Connected, key: &Key, max: u32) -> Result<(), LedgerError> {
-    let account = [(&key.account_id as _, Type::TEXT)];
-    let lock = "SELECT 1 FROM accounts WHERE id = $1 FOR NO KEY UPDATE";
-    let rows = connection.query_typed(lock, &account).await;
-    if rows.map_err(Error::from)?.is_empty() {
-        return Err(missing("account", &key.account_id));
-    }
-    let count = "SELECT count(*) FROM api_keys WHERE account_id = $1 AND state <> 'deleted'";
-    let rows = connection.query_typed(count, &account).await;
-    let rows = rows.map_err(Error::from)?;
-    let row = rows.first().ok_or_else(|| unreadable("a number of keys"))?;
-    if get::<i64>(row, 0)? >= i64::from(max) {
-        return Err(LedgerError::TooManyKeys { max });
-    }
-    let insert = "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    let (state, digest) = (key.state.as_str(), key.digest.0.as_slice());
-    let parameters = [
-        (&key.id as _, Type::TEXT),
-        (&key.account_id as _, Type::TEXT),
-        (&key.name as _, Type::TEXT),
-        (&key.prefix as _, Type::TEXT),
-        (&state as _, Type::TEXT),
-        (&key.created_at as _, Type::INT8),
-        (&digest as _, Type::BYTEA),
-    ];
-    let inserted = connection.execute_typed(insert, &parameters).await;
-    inserted.map_err(Error::from)?;
-    Ok(())
 }
 
 fn read(row: &Row) -> Result<Key, Error> {

@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// The version of the schema that this program creates.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 /// The oldest version of a gateway that can use it.
-const OLDEST: i32 = 2;
+const OLDEST: i32 = 3;
 
 const SCHEMA: &str = concat!(
     include_str!("sql/tables.sql"),

@@ -135,7 +135,12 @@ async fn deleted_keys_are_found_and_stay_deleted(store: TestStore) {
     let mut paying = Paying::on(store).await;
     let deleted = paying.new_key(10).await.unwrap();
     let live = paying.ledger.key(&paying.key_id).await.unwrap();
+    let cached = paying.ledger.caller(deleted.digest).await.unwrap();
+    assert!(cached.is_some());
     paying.set(&deleted, KeyState::Deleted).await.unwrap();
+    if let Ledger::Shared(shared) = &*paying.ledger {
+        assert!(!shared.has_in_memory(deleted.digest));
+    }
     for _ in 0..2 {
         let ledger = &paying.ledger;
         let caller = ledger.fresh_caller(deleted.digest).await.unwrap();

@@ -59,7 +59,7 @@ impl Inner {
             match timeout(self.deadline, run.send_within(&link, times)).await {
                 Ok(Ok(not_done @ (Reply::Unmarked | Reply::ClockJumped))) => {
                     self.close_link(not_done.reason());
-                    // This attempt changed nothing. An earlier one that timed out may have, and must be undone.
+                    // This attempt changed nothing. An earlier one whose connection broke may have, and must be undone.
                     if attempt == 1 {
                         guard.disarm();
                     }

@@ -62,7 +62,9 @@ CREATE TABLE api_keys (
     created_at bigint NOT NULL,
     digest     bytea NOT NULL UNIQUE
 );
-CREATE INDEX api_keys_by_account ON api_keys (account_id);
+-- The keys of an account, page by page; and those that count against its maximum.
+CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
+CREATE INDEX api_keys_live ON api_keys (account_id, created_at, id) WHERE state <> 'deleted';
 
 -- Grants as they were given. What is left of them is stored with the account.
 CREATE TABLE credit_grants (
