@@ -81,8 +81,12 @@ servers:
 unit: servers
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
 
+# Tests in which no store takes part run once, in `unit`: of the formats of requests and providers, the configuration and
+# connections.
+NO_STORE = c02_ c06_ c09_anthropic c09_gemini c09_quirks configuration connection_ harness_ router_calibrate tools_
+
 shared: servers
-	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it
+	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it -- $(addprefix --skip ,$(NO_STORE))
 
 # Two tests at a time: each has up to ten gateways. Their measurements are printed.
 fleet: servers
