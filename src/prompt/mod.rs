@@ -94,7 +94,7 @@ pub(crate) fn prepare(
         return Err(unsupported_field(field));
     }
     settings.check_ranges()?;
-    let requested_budget = RequestedBudget::read(&request, &route.requested)?;
+    let requested_budget = RequestedBudget::read(&request, &route)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let may_offer = request.tool_execution == ToolExecution::Execute
