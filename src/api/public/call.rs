@@ -136,9 +136,10 @@ pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: RequestLog,
-    call: Box<ChatCall>,
+    mut call: Box<ChatCall>,
     form: Form,
 ) -> Result<Response, NotStarted> {
+    call.agent = log.agent();
     // §8 The billed part.
     let error_writer = form.error_writer();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;

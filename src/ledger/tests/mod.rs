@@ -282,6 +282,7 @@ impl Paying {
             amount: NanoUsd::new(amount),
             worst: NanoUsd::new(worst),
             decision: None,
+            agent: None,
             overdraft: NanoUsd::new(overdraft),
         }
     }
