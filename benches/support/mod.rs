@@ -68,6 +68,7 @@ pub fn hold_request<'a>(
         amount: NanoUsd::new(37_000_000),
         worst: NanoUsd::new(37_000_000),
         decision: None,
+        agent: None,
         overdraft: NanoUsd::default(),
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     metered::Ending,
     net::http1::REQUEST_ID,
     wire::{
+        agent::Agent,
         chat::Usage,
         error::{Cause, ErrorLabel},
     },
@@ -49,6 +50,7 @@ struct Fields {
     account_id: Option<String>,
     credits: Credits,
     model: Option<String>,
+    agent: Option<Arc<Agent>>,
     usage: Option<Usage>,
     problem: Option<String>,
 }
@@ -108,6 +110,16 @@ impl RequestLog {
 
     pub(crate) fn model(&self, id: &str) {
         self.fields().model = Some(loggable(id));
+    }
+
+    /// Sets the coding agent that sent the request.
+    pub(crate) fn sent_by(&self, agent: Arc<Agent>) {
+        self.fields().agent = Some(agent);
+    }
+
+    /// The coding agent that sent the request, if it named itself.
+    pub(crate) fn agent(&self) -> Option<Arc<Agent>> {
+        self.fields().agent.clone()
     }
 
     pub(crate) fn usage(&self, usage: Usage) {

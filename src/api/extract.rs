@@ -17,7 +17,7 @@ use crate::{
     gateway::Gateway,
     ledger::{Caller, Ledger, LedgerError},
     net::drain::drain_unread,
-    wire::error::GatewayError,
+    wire::{agent::Agent, error::GatewayError},
 };
 
 /// Address of the client: the peer of the connection, or the client of a trusted proxy.
@@ -111,6 +111,9 @@ pub(crate) async fn authenticated(
     let headers = request.headers();
     let client = || source.map(|source| source.client(headers));
     let caller = find_caller(gateway, headers, client, false).await;
+    if let Some(agent) = Agent::read(headers) {
+        log.sent_by(agent);
+    }
     let body = request.into_body();
     match caller {
         Ok(caller) => {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+mod aliases;
 mod model;
 mod parameter;
 mod plan;
@@ -14,6 +15,7 @@ mod prices;
 mod read;
 mod router;
 
+pub(crate) use aliases::Aliases;
 pub use model::Model;
 pub(crate) use parameter::Parameter;
 pub(crate) use plan::Plan;
@@ -32,6 +34,7 @@ pub struct Catalog {
     /// In catalog order, which is the order of lists.
     models: Vec<Arc<Model>>,
     by_id: FastMap<String, Arc<Model>>,
+    aliases: Aliases,
     identity_prompt: String,
     /// Values of settings that a model does not set.
     defaults: Model,
@@ -62,6 +65,7 @@ impl Catalog {
         Self {
             models,
             by_id,
+            aliases: Aliases::default(),
             identity_prompt,
             defaults,
         }
@@ -69,6 +73,28 @@ impl Catalog {
 
     pub fn find(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
+    }
+
+    /// The model with this alias. A model's ID is no alias, even if a pattern matches it.
+    pub(crate) fn find_alias(&self, name: &str) -> Option<&Arc<Model>> {
+        let model = self.aliases.find(name)?;
+        self.find(name).is_none().then_some(model)
+    }
+
+    /// The aliases that are no patterns, with their models.
+    pub(crate) fn exact_aliases(&self) -> impl Iterator<Item = (&str, &Arc<Model>)> {
+        let exact = self.aliases.exact();
+        exact.filter(|(name, _)| self.find(name).is_none())
+    }
+
+    /// All aliases as they are written in the configuration, with their models.
+    pub(crate) fn written_aliases(&self) -> impl Iterator<Item = (String, &Arc<Model>)> {
+        self.aliases.as_written()
+    }
+
+    #[must_use]
+    pub(crate) fn with_aliases(self, aliases: Aliases) -> Self {
+        Self { aliases, ..self }
     }
 
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {

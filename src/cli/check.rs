@@ -11,8 +11,8 @@ use crate::{
     upstream::deployments,
 };
 
-/// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider and each data source of
-/// the tools, one line each. Fails if anything is wrong.
+/// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider, each alias and each data
+/// source of the tools, one line each. Fails if anything is wrong.
 pub(crate) async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     println!("ok    {}", file.display());
@@ -67,6 +67,17 @@ pub(crate) async fn run(file: &Path) -> Result<(), String> {
     if !unserved.is_empty() {
         let models = unserved.join(", ");
         println!("note  models without a deployment are not listed and return 404: {models}");
+    }
+    for (alias, model) in config.catalog.written_aliases() {
+        let id = &model.id;
+        let detail = if config.catalog.find(&alias).is_some() {
+            "never applies, because a model of the catalog has this ID".to_owned()
+        } else if unserved.contains(&id.as_str()) {
+            format!("`{id}`, which has no deployment: requests get 404")
+        } else {
+            format!("`{id}`")
+        };
+        report(&format!("alias `{alias}`"), Ok(detail));
     }
     match Toolbox::new(&config.tools) {
         Err(error) => report("tools", Err(error)),

@@ -7,16 +7,22 @@ use crate::{
     base::{
         keys::{ApiKey, random_text},
         money::NanoUsd,
+        rate::Ceilings,
         timestamp,
     },
     catalog::{Tier, Track},
     gateway::Gateway,
-    ledger::{Ledger, LedgerError, NewAccount, NewGrant},
+    ledger::{CeilingChange, Ledger, LedgerError, NewAccount, NewGrant},
 };
 
 pub(crate) const DEMO_EMAIL: &str = "demo@tollgate.local";
 const DEMO_CREDIT: i64 = 100_000_000_000;
 const PASSWORD_CHARS: usize = 16;
+/// Requests and tokens per minute with each model.
+const DEMO_LIMITS: Ceilings = Ceilings {
+    requests: 600,
+    tokens: 2_000_000,
+};
 
 pub(crate) struct Demo {
     pub key: ApiKey,
@@ -41,6 +47,7 @@ impl Demo {
     ) -> Result<Self, DemoError> {
         let key = before.get("OPENAI_API_KEY");
         let key = demo_key(&gateway.ledger, key.and_then(|key| ApiKey::parse(key))).await?;
+        widen_limits(&gateway.ledger, &key).await?;
         let password = before.get("TOLLGATE_PORTAL_PASSWORD").cloned();
         let password = demo_person(gateway, &key, password).await?;
         Ok(Self { key, password })
@@ -103,6 +110,22 @@ async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, Ledg
     // Without dev.env there is a new key at each start, which must not fail for it.
     let created = ledger.create_key(&account_id, "dev".into(), u32::MAX);
     Ok(created.await?.1)
+}
+
+/// Gives the demo account room for a coding agent, which sends many large requests, unless it has limits of its own.
+async fn widen_limits(ledger: &Ledger, key: &ApiKey) -> Result<(), LedgerError> {
+    let caller = ledger.fresh_caller(key.digest()).await?;
+    let account_id = caller.ok_or(LedgerError::Unavailable)?.account_id;
+    let mut rules = ledger.limits().into_iter();
+    if rules.any(|rule| rule.account.as_ref() == Some(&account_id)) {
+        return Ok(());
+    }
+    let (requests, tokens) = (
+        CeilingChange::Set(DEMO_LIMITS.requests),
+        CeilingChange::Set(DEMO_LIMITS.tokens),
+    );
+    let set = ledger.set_limit(Some(account_id), None, requests, tokens);
+    set.await.map(drop)
 }
 
 async fn demo_account(ledger: &Ledger) -> Result<String, LedgerError> {

@@ -19,7 +19,7 @@ use crate::{
         durability::Durability, guessable::is_guessable, keys::Secret, money::NanoUsd,
         rate::Ceilings,
     },
-    catalog::Catalog,
+    catalog::{Aliases, Catalog},
     cli::telemetry,
     config::{
         Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
@@ -29,6 +29,10 @@ use crate::{
     ledger::MAX_KEYS,
     server::{self, Running, StartError},
 };
+
+/// The names of models that coding agents ask for by default: Claude Code, then Codex and goose.
+const AGENTS_NAMES: [&str; 5] = ["claude-*", "gpt-*", "codex-*", "o3*", "o4*"];
+const AGENTS_MODEL: &str = "svc-max-coding";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -126,10 +130,20 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             timeouts: None,
             cost: None,
         }],
-        catalog: Catalog::built_in(),
+        catalog: catalog(),
         catalog_file: None,
         log,
     }
+}
+
+/// The built-in catalog, with the names that coding agents ask for unless they are told another.
+fn catalog() -> Catalog {
+    let catalog = Catalog::built_in();
+    let Some(model) = catalog.find(AGENTS_MODEL).cloned() else {
+        return catalog;
+    };
+    let names = AGENTS_NAMES.map(|name| (name.to_owned(), model.clone()));
+    catalog.with_aliases(Aliases::new(names))
 }
 
 fn read_env(file: &Path) -> BTreeMap<String, String> {

@@ -17,6 +17,7 @@ use std::{
 };
 
 mod alerts;
+mod aliases;
 mod body_memory;
 mod environment;
 mod limits_section;
@@ -104,6 +105,7 @@ pub struct Config {
     /// How customers buy credit; `None` if they cannot.
     pub payments: Option<Payments>,
     pub alerts: Alerts,
+    /// The models, and their aliases.
     pub catalog: Catalog,
     /// The catalog file, if one is configured beside or instead of the built-in catalog.
     pub catalog_file: Option<PathBuf>,

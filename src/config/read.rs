@@ -6,6 +6,7 @@ use super::{
     ClientTimeouts, Config, Log, LogFormat, Operator, Portal, Server, Store, StoreLocation,
     TlsFiles,
     alerts::alerts,
+    aliases::aliases,
     body_memory::body_memory,
     limits_section::limits,
     mail::mail,
@@ -62,6 +63,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             );
         }
         let (catalog, catalog_file) = catalog(root.section("catalog"));
+        let aliases = aliases(root.section("models"), &catalog);
         let deployments: Vec<_> = root
             .list_of_sections("deployments")
             .into_iter()
@@ -93,7 +95,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             mail,
             payments: payments.flatten(),
             alerts,
-            catalog,
+            catalog: catalog.with_aliases(aliases),
             catalog_file,
             log,
         }

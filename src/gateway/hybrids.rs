@@ -58,7 +58,7 @@ impl Gateway {
         };
         let knowledge = &routes.knowledge;
         let chosen = routing::choose(hybrid, settings, &question, &candidates, knowledge);
-        let mut chosen = chosen.ok_or_else(|| Self::no_target_error(hybrid, call, &candidates))?;
+        let mut chosen = chosen.ok_or_else(|| Self::no_target_error(call, &candidates))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         chosen.pending_turn = turn.map(|(settings, key)| PendingTurn {
             key,
@@ -96,12 +96,12 @@ impl Gateway {
     }
 
     /// Returns the error for a call that no target fits; it names the request parameter that rules the targets out.
-    fn no_target_error(hybrid: &Model, call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
+    fn no_target_error(call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
         let rejected = || candidates.iter().filter_map(|one| one.rejected);
         let too_small = candidates.iter();
         let too_small = too_small.filter(|one| one.rejected == Some(Rejection::MinOutput));
         if let Some(least) = too_small.filter_map(|one| one.model.min_output).min() {
-            let (name, id) = (call.budget_name(), &hybrid.id);
+            let (name, id) = (call.budget_name(), call.route.requested_name());
             let message = format!(
                 "`{name}` is too small: the models that `{id}` can choose from for you take {least} or more."
             );
@@ -112,13 +112,13 @@ impl Gateway {
         constraints.dedup();
         if let Some((param, _)) = constraints.first().copied() {
             let what: Vec<_> = constraints.into_iter().map(|(_, what)| what).collect();
-            let (id, what) = (&hybrid.id, what.join(", or "));
+            let (id, what) = (call.route.requested_name(), what.join(", or "));
             let message = format!("None of the models that `{id}` can choose from for you {what}.");
             return GatewayError::invalid(param, message);
         }
         // No target that the plan includes is enabled and served, so for this account the hybrid does not exist.
         GatewayError::ModelNotFound {
-            model: hybrid.id.clone(),
+            model: call.route.requested_name().to_owned(),
         }
     }
 

@@ -149,6 +149,13 @@ impl Routes {
     }
 }
 
+/// A model that a request names.
+pub(crate) struct NamedModel {
+    pub model: Arc<Model>,
+    /// Whether the name is an alias, and not the model's ID.
+    pub is_alias: bool,
+}
+
 /// Portal pages that error messages link to.
 pub struct Links {
     pub billing: String,
@@ -217,16 +224,24 @@ impl Gateway {
 
     /// Finds a model in the catalog, unless an operator has disabled it (§3.3).
     fn callable<'a>(&self, catalog: &'a Catalog, id: &str) -> Option<&'a Arc<Model>> {
-        let model = catalog.find(id)?;
-        let enabled = self.ledger.model_settings(&model.id).enabled;
-        enabled.then_some(model)
+        catalog.find(id).filter(|model| self.is_enabled(model))
     }
 
-    /// Finds the model with this ID, if some plan can call it now.
-    pub(crate) fn model(&self, routes: &Routes, id: &str) -> Option<Arc<Model>> {
-        let model = self.callable(&routes.catalog, id)?;
-        let serves = self.is_served(routes, model, Plan::ALL);
-        serves.then(|| model.clone())
+    fn is_enabled(&self, model: &Model) -> bool {
+        self.ledger.model_settings(&model.id).enabled
+    }
+
+    /// Finds the model with this ID or alias, if some plan can call it now.
+    pub(crate) fn model(&self, routes: &Routes, name: &str) -> Option<NamedModel> {
+        let (model, is_alias) = match routes.catalog.find(name) {
+            Some(model) => (model, false),
+            None => (routes.catalog.find_alias(name)?, true),
+        };
+        let serves = self.is_enabled(model) && self.is_served(routes, model, Plan::ALL);
+        serves.then(|| NamedModel {
+            model: model.clone(),
+            is_alias,
+        })
     }
 
     /// Returns whether a deployment serves the model; for a hybrid, one of the targets that the plan includes.
@@ -247,6 +262,29 @@ impl Gateway {
         let mut models = self.listed_models(&routes, plan);
         models.retain(|model| self.is_served(&routes, model, plan));
         models
+    }
+
+    /// Lists the aliases of these models, without patterns.
+    pub(crate) fn aliases_of(&self, models: &[Arc<Model>]) -> Vec<(String, Arc<Model>)> {
+        let routes = self.routes();
+        let exact = routes.catalog.exact_aliases();
+        let exact = exact.filter_map(|(alias, aliased)| {
+            let mut models = models.iter();
+            let model = models.find(|model| model.id == aliased.id)?;
+            Some((alias.to_owned(), model.clone()))
+        });
+        exact.collect()
+    }
+
+    /// Finds the one of these models that has this alias.
+    pub(crate) fn by_alias<'a>(
+        &self,
+        models: &'a [Arc<Model>],
+        alias: &str,
+    ) -> Option<&'a Arc<Model>> {
+        let routes = self.routes_now();
+        let aliased = routes.catalog.find_alias(alias)?;
+        models.iter().find(|model| model.id == aliased.id)
     }
 
     /// Lists the models of a plan, whether or not a deployment serves them.

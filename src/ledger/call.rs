@@ -11,7 +11,7 @@ use crate::{
         rate::Reservation,
     },
     catalog::Prices,
-    wire::chat::Usage,
+    wire::{agent::Agent, chat::Usage},
 };
 
 /// The record of a call.
@@ -48,6 +48,8 @@ pub struct Call {
     pub steps: Vec<Step>,
     /// How a hybrid chose the routed model, as JSON.
     pub decision: Option<String>,
+    /// The coding agent that sent the request, if it named itself.
+    pub agent: Option<Arc<Agent>>,
     /// Its rate-limit reservations, one for each step; empty if the limiter stores them itself.
     pub reservations: Vec<Reservation>,
     /// `None` if nothing was charged.

@@ -1,5 +1,5 @@
-//! What only some calls have, stored as one JSON object: failed attempts, steps, a hybrid's decision, and prices beyond
-//! input, cached input and output.
+//! What only some calls have, stored as one JSON object: failed attempts, steps, a hybrid's decision, the coding agent that
+//! sent the request, and prices beyond input, cached input and output.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Attempt, Call, Step};
-use crate::{base::money::TokenPrice, catalog::Prices};
+use crate::{base::money::TokenPrice, catalog::Prices, wire::agent::Agent};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -15,6 +15,7 @@ pub(crate) struct Detail {
     pub attempts: Vec<Attempt>,
     pub steps: Vec<Step>,
     decision: Option<Box<RawValue>>,
+    pub agent: Option<Agent>,
     /// See [`Prices::to_stored`].
     prices: Option<Box<RawValue>>,
 }
@@ -29,6 +30,8 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a Agent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     prices: Option<Box<RawValue>>,
 }
 
@@ -39,6 +42,7 @@ impl Detail {
         let is_plain = call.attempts.is_empty()
             && call.steps.is_empty()
             && call.decision.is_none()
+            && call.agent.is_none()
             && prices.is_none();
         if is_plain {
             return None;
@@ -48,6 +52,7 @@ impl Detail {
             attempts: &call.attempts,
             steps: &call.steps,
             decision: decision.and_then(|json| serde_json::from_str(json).ok()),
+            agent: call.agent.as_deref(),
             prices: prices.and_then(|json| RawValue::from_string(json).ok()),
         };
         serde_json::to_string(&written).ok()

@@ -12,7 +12,7 @@ use crate::{
         rate::Reservation,
     },
     catalog::{Model, Prices},
-    wire::chat::Usage,
+    wire::{agent::Agent, chat::Usage},
 };
 
 /// Why no hold was placed.
@@ -53,6 +53,8 @@ pub struct HoldRequest<'a> {
     pub worst: NanoUsd,
     /// How a hybrid chose the routed model, as JSON.
     pub decision: Option<String>,
+    /// The coding agent that sent the request.
+    pub agent: Option<Arc<Agent>>,
     /// How far below zero the account may go by calls that cost more than they held.
     pub overdraft: NanoUsd,
 }
@@ -97,6 +99,7 @@ impl HoldRequest<'_> {
             attempts: Vec::new(),
             steps: Vec::new(),
             decision: self.decision,
+            agent: self.agent,
             reservations: self.reservations.to_vec(),
             charged: None,
         }

@@ -94,6 +94,7 @@ pub(crate) async fn admit(
         amount: need.amount,
         worst: need.worst,
         decision: call.route.decision_json(),
+        agent: call.agent.clone(),
         overdraft: gateway.max_overdraft,
     });
     let hold = match placing.await {

@@ -48,6 +48,7 @@ pub(crate) async fn could_start(
         amount: LEAST.amount,
         worst: LEAST.worst,
         decision: None,
+        agent: None,
         overdraft: gateway.max_overdraft,
     });
     match placing.await {

@@ -60,7 +60,7 @@ impl Form {
                     cached: shows_cached(call),
                 };
                 let (id, created) = (random_id("chatcmpl-"), now());
-                let frames = Frames::new(&id, created, &call.route.requested.id, usage);
+                let frames = Frames::new(&id, created, call.route.requested_name(), usage);
                 (Box::new(frames), None)
             }
             Self::Response { response, input } => {
@@ -81,7 +81,7 @@ impl Form {
         match self {
             Self::Chat => {
                 let (id, created) = (random_id("chatcmpl-"), now());
-                let model = &call.route.requested.id;
+                let model = call.route.requested_name();
                 answer.to_json(&id, created, model, bill, shows_cached(call))
             }
             Self::Response { response, input } => {

@@ -1,5 +1,6 @@
 //! The output budget of a call, within the model's minimum and maximum (§2.1, §8.3).
 
+use super::Route;
 use crate::{
     catalog::Model,
     wire::{chat::ChatRequest, error::GatewayError},
@@ -34,8 +35,8 @@ pub(crate) struct RequestedBudget {
 
 impl RequestedBudget {
     /// Reads the budget from the three fields that clients use. Each value must be within the limits of the requested
-    /// model; the largest counts (§8.2).
-    pub(crate) fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
+    /// model, or is lowered to its maximum if the request names an alias; the largest counts (§8.2).
+    pub(crate) fn read(request: &ChatRequest, route: &Route) -> Result<Self, GatewayError> {
         let sent = [
             ("max_completion_tokens", request.max_completion_tokens),
             ("max_tokens", request.max_tokens),
@@ -44,7 +45,7 @@ impl RequestedBudget {
         let mut named: Option<(u32, &'static str)> = None;
         for (name, tokens) in sent {
             let Some(tokens) = tokens else { continue };
-            let tokens = within_model(name, tokens, requested)?;
+            let tokens = within_model(name, tokens, route)?;
             if named.is_none_or(|(most, _)| tokens > most) {
                 named = Some((tokens, name));
             }
@@ -52,7 +53,7 @@ impl RequestedBudget {
         Ok(Self {
             named: named.map(|(tokens, _)| tokens),
             name: named.map_or("max_tokens", |(_, name)| name),
-            applied: requested.min_output,
+            applied: route.requested.min_output,
         })
     }
 
@@ -85,12 +86,13 @@ impl RequestedBudget {
     }
 }
 
-fn within_model(name: &str, tokens: u64, model: &Model) -> Result<u32, GatewayError> {
+fn within_model(name: &str, tokens: u64, route: &Route) -> Result<u32, GatewayError> {
+    let model = &route.requested;
     let (least, most) = (model.min_output.unwrap_or(1), model.max_output);
-    match u32::try_from(tokens) {
+    match u32::try_from(route.capped(tokens)) {
         Ok(tokens) if (least..=most).contains(&tokens) => Ok(tokens),
         _ => {
-            let id = &model.id;
+            let id = route.requested_name();
             let message = format!("`{name}` is {tokens}; `{id}` takes from {least} to {most}.");
             Err(GatewayError::invalid(name, message))
         }

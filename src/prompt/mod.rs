@@ -26,6 +26,7 @@ use crate::{
     routing::{Cap, Chosen, Reason},
     tools::Toolbox,
     wire::{
+        agent::Agent,
         chat::{
             ChatRequest, Message, ResponseFormat, Role, Schema, Settings, ToolChoice, ToolExecution,
         },
@@ -59,6 +60,8 @@ pub(crate) struct ChatCall {
     pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
     pub include_usage: bool,
+    /// The coding agent that sent the request, for the record of the call. Providers do not see it.
+    pub agent: Option<Arc<Agent>>,
     /// The tokens of a large call, counted in advance: see [`Self::count_in_advance`].
     counted: Option<Counted>,
     /// Reservation of the memory of the body that the call was made of; it counts until the call is dropped.
@@ -94,7 +97,7 @@ pub(crate) fn prepare(
         return Err(unsupported_field(field));
     }
     settings.check_ranges()?;
-    let requested_budget = RequestedBudget::read(&request, &route.requested)?;
+    let requested_budget = RequestedBudget::read(&request, &route)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let may_offer = request.tool_execution == ToolExecution::Execute
@@ -127,6 +130,7 @@ pub(crate) fn prepare(
         prompt_cache_key: request.prompt_cache_key,
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
+        agent: None,
         counted: None,
         body_memory: None,
     }))
@@ -247,6 +251,7 @@ impl ChatCall {
             prompt_cache_key: _, // not sent to providers
             stream: _,
             include_usage: _,
+            agent: _, // not sent to providers
             counted: _,
             body_memory: _,
         } = self;

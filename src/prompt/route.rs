@@ -9,8 +9,10 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// The model in the request: the response shows its ID, and its limits apply to the request.
+    /// The model in the request, whose limits apply to the request.
     pub requested: Arc<Model>,
+    /// The alias by which the request named the model; `None` if it named the ID.
+    alias: Option<String>,
     /// The model that serves the call: the requested one, or the target that a hybrid chose.
     pub target: Arc<Model>,
     /// Models to try in this order if the target fails.
@@ -25,10 +27,37 @@ impl Route {
     pub(crate) fn to(model: Arc<Model>) -> Self {
         Self {
             requested: model.clone(),
+            alias: None,
             target: model,
             fallbacks: Vec::new(),
             decision: None,
             pending_turn: None,
+        }
+    }
+
+    /// The same route, for a request that named the model by this alias.
+    #[must_use]
+    pub(crate) fn by_alias(self, alias: String) -> Self {
+        let alias = Some(alias);
+        Self { alias, ..self }
+    }
+
+    pub(crate) fn is_by_alias(&self) -> bool {
+        self.alias.is_some()
+    }
+
+    /// The name in the request, which the response repeats: the model's ID or an alias.
+    pub(crate) fn requested_name(&self) -> &str {
+        self.alias.as_deref().unwrap_or(&self.requested.id)
+    }
+
+    /// Lowers an output budget to the model's maximum if the model was named by an alias: callers choose a budget by the
+    /// name, which is that of another model.
+    pub(crate) fn capped(&self, tokens: u64) -> u64 {
+        if self.is_by_alias() {
+            tokens.min(self.requested.max_output.into())
+        } else {
+            tokens
         }
     }
 

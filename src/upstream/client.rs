@@ -146,7 +146,7 @@ impl Client {
             response.body_up_to(MAX_ERROR_BODY_BYTES),
         );
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
-        let requested = &call.route.requested.id;
+        let requested = call.route.requested_name();
         let reason = self.redactor.public_reason(status, &body, model, requested);
         Err(UpstreamError::Status {
             status,

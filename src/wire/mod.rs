@@ -5,6 +5,7 @@
 //!
 //! It may use `routing`, `catalog` and `base`.
 
+pub(crate) mod agent;
 mod body;
 pub mod chat;
 pub(crate) mod error;

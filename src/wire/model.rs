@@ -25,6 +25,9 @@ pub(crate) struct ModelObject<'a> {
     top_provider: TopProvider,
     supported_sampling_parameters: Vec<&'static str>,
     supported_features: &'a [String],
+    /// The model's ID, if `id` is an alias of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias_of: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -45,10 +48,15 @@ pub(crate) struct ModelList<'a> {
 }
 
 impl<'a> ModelList<'a> {
-    pub(crate) fn new(models: impl Iterator<Item = &'a Arc<Model>>) -> Self {
+    pub(crate) fn new(
+        models: impl Iterator<Item = &'a Arc<Model>>,
+        aliases: impl Iterator<Item = &'a (String, Arc<Model>)>,
+    ) -> Self {
+        let models = models.map(|model| ModelObject::new(model));
+        let aliases = aliases.map(|(alias, model)| ModelObject::aliased(alias, model));
         Self {
             object: "list",
-            data: models.map(|model| ModelObject::new(model)).collect(),
+            data: models.chain(aliases).collect(),
         }
     }
 }
@@ -80,6 +88,16 @@ impl<'a> ModelObject<'a> {
                 .map(crate::catalog::Parameter::as_str)
                 .collect(),
             supported_features: &model.features,
+            alias_of: None,
+        }
+    }
+
+    /// The model under an alias.
+    pub(crate) fn aliased(alias: &'a str, model: &'a Model) -> Self {
+        Self {
+            id: alias,
+            alias_of: Some(&model.id),
+            ..Self::new(model)
         }
     }
 }

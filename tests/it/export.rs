@@ -131,9 +131,13 @@ async fn exports_under_load_agree_with_the_ledger_afterwards() {
 async fn both_formats_have_every_column() {
     let serving = Serving::start(60).await;
     let tool = r#"[[sim tool=convert_units {"amount":"1","from":"ether","to":"wei"}]]"#;
-    for content in ["Hello", tool] {
+    for (content, session) in [("Hello", None), (tool, Some("s-1"))] {
         let body = json!({ "model": "svc-standard", "messages": [{ "role": "user", "content": content }] });
-        assert_eq!(serving.chat(&body).send().await.unwrap().status(), 200);
+        let mut request = serving.chat(&body);
+        if let Some(session) = session {
+            request = request.header("session-id", session);
+        }
+        assert_eq!(request.send().await.unwrap().status(), 200);
     }
     let folder = serving.folder().to_owned();
     posted(&folder, 2).await;
@@ -155,7 +159,9 @@ async fn both_formats_have_every_column() {
             format!("SELECT name FROM pragma_table_info('{table}')")
         };
         let columns = stores::texts(&folder, &columns).await;
-        let of_table = header.iter().filter(|name| *name != "call");
+        let of_table = header
+            .iter()
+            .filter(|name| *name != "call" && *name != "session");
         assert_eq!(of_table.cloned().collect::<Vec<_>>(), columns, "{what}");
 
         let lines = rows(&folder, &[what]).await;
@@ -176,6 +182,9 @@ async fn both_formats_have_every_column() {
     let calls = rows(&folder, &["calls"]).await;
     assert_eq!(calls[0]["stream"], false);
     assert_eq!(calls[0]["detail"], Value::Null);
+    assert_eq!(calls[0]["session"], Value::Null);
+    assert_eq!(calls[1]["session"], "s-1");
+    assert_eq!(calls[1]["detail"]["agent"]["session"], "s-1");
     let steps = calls[1]["detail"]["steps"].as_array().expect("steps");
     assert_eq!(steps.len(), 3, "{steps:?}");
     // As the pages and the API show it.

@@ -9,6 +9,7 @@
 
 mod support;
 
+mod agent_sessions;
 mod alerts_delivery;
 mod alerts_kinds;
 mod alerts_pages;
@@ -21,6 +22,7 @@ mod c02_parameters;
 mod c02_shape;
 mod c02_tool_order;
 mod c02_tools;
+mod c03_aliases;
 mod c03_entitlement;
 mod c03_models;
 mod c03_provider;
@@ -60,6 +62,7 @@ mod c10_escalation;
 mod c10_hybrids;
 mod configuration;
 mod configuration_alerts;
+mod configuration_aliases;
 mod configuration_catalog;
 mod configuration_environment;
 mod configuration_payments;

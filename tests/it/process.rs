@@ -86,6 +86,42 @@ async fn dev_needs_only_a_folder() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }
 
+/// Coding agents work unconfigured: their default models are served, and the demo account has room for them.
+#[tokio::test]
+async fn dev_serves_the_names_that_agents_ask_for() {
+    let data = TempDir::new().unwrap();
+    let (process, environment) = Process::dev(data.path()).await;
+    for name in [
+        "claude-opus-5-5",
+        "gpt-6.1-sol",
+        "gpt-4o-mini",
+        "codex-mini-latest",
+        "o3",
+        "o4-mini",
+    ] {
+        let (status, body) = chat(&environment, name).await;
+        assert_eq!(status, 200, "{name}: {body}");
+        assert_eq!(body["model"], name);
+    }
+    let limits = json(&operator(&environment, &["limit", "list", "--json"]));
+    let [demo] = limits["data"].as_array().unwrap().as_slice() else {
+        panic!("one rule: {limits}");
+    };
+    assert_eq!(
+        (&demo["rpm"], &demo["tpm"]),
+        (&600.into(), &2_000_000.into())
+    );
+    let account = demo["account"].as_str().unwrap();
+    operator(
+        &environment,
+        &["limit", "set", "--account", account, "--rpm", "7"],
+    );
+    drop(process);
+    let (_process, environment) = Process::dev(data.path()).await;
+    let limits = json(&operator(&environment, &["limit", "list", "--json"]));
+    assert_eq!(limits["data"][0]["rpm"], 7, "what was set is kept");
+}
+
 #[tokio::test]
 async fn a_second_start_finds_the_same_account_and_key() {
     let data = TempDir::new().unwrap();

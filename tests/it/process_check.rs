@@ -108,6 +108,28 @@ async fn check_lists_the_providers_models() {
 }
 
 #[test]
+fn check_shows_aliases() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let text = format!(
+        "{}providers.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"svc-pro\", provider = \"play\" }}]\n\
+         models.aliases = {{ \"claude-*\" = \"svc-pro\", o3 = \"svc-basic\", svc-basic = \"svc-pro\" }}\n",
+        stores::lines(folder.path())
+    );
+    std::fs::write(&config, text).unwrap();
+    let (code, stdout, _) = check(&config);
+    assert_eq!(code, 0, "{stdout}");
+    for line in [
+        "ok    alias `claude-*`: `svc-pro`\n",
+        "ok    alias `o3`: `svc-basic`, which has no deployment: requests get 404\n",
+        "ok    alias `svc-basic`: never applies, because a model of the catalog has this ID\n",
+    ] {
+        assert!(stdout.contains(line), "{stdout}");
+    }
+}
+
+#[test]
 fn check_distinguishes_good_from_bad_configurations() {
     if files_only("it looks whether a check made the database's file") {
         return;

@@ -172,6 +172,25 @@ async fn a_signal_reloads_and_a_changed_catalog_applies() {
 }
 
 #[tokio::test]
+async fn changed_aliases_apply() {
+    let upstream = answering("hi").await;
+    let mut running = Reloading::start(&upstream).await;
+    let found = async |running: &Reloading| {
+        let url = format!("{}/v1/models/claude-opus-5-5", running.public);
+        let found = running.client.get(url).bearer_auth(&running.key).send();
+        let found: Value = found.await.unwrap().json().await.unwrap();
+        found["alias_of"].clone()
+    };
+    assert_eq!(found(&running).await, Value::Null);
+    running.change(&upstream, "models.aliases.\"claude-*\" = \"svc-pro\"");
+    running.until_logged("configuration reloaded", 1).await;
+    assert_eq!(found(&running).await, "svc-pro");
+    running.change(&upstream, "models.aliases.\"claude-*\" = \"svc-nope\"");
+    running.until_logged("configuration not reloaded", 1).await;
+    assert_eq!(found(&running).await, "svc-pro");
+}
+
+#[tokio::test]
 async fn a_missing_file_is_read_when_it_appears() {
     let upstream = answering("hi").await;
     let mut running = Reloading::start(&upstream).await;

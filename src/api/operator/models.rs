@@ -23,10 +23,15 @@ struct ModelObject<'a> {
     min_tier: Tier,
     enabled: bool,
     unlisted: bool,
+    /// Aliases as they are written in the configuration, patterns included.
+    aliases: Vec<String>,
 }
 
 impl<'a> ModelObject<'a> {
     fn new(gateway: &Gateway, model: &'a Model) -> Self {
+        let routes = gateway.routes_now();
+        let aliases = routes.catalog.written_aliases();
+        let aliases = aliases.filter(|(_, aliased)| aliased.id == model.id);
         let settings = gateway.ledger.model_settings(&model.id);
         Self {
             id: &model.id,
@@ -35,6 +40,7 @@ impl<'a> ModelObject<'a> {
             min_tier: model.min_tier,
             enabled: settings.enabled,
             unlisted: settings.unlisted.unwrap_or(model.unlisted),
+            aliases: aliases.map(|(name, _)| name).collect(),
         }
     }
 }

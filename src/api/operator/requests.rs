@@ -18,7 +18,7 @@ use crate::{
     },
     gateway::Gateway,
     ledger::{Attempt, Call, LedgerError, Step},
-    wire::Pricing,
+    wire::{Pricing, agent::Agent},
 };
 
 #[derive(Serialize)]
@@ -43,6 +43,8 @@ struct RequestObject {
     steps: Vec<Step>,
     /// Why a hybrid chose `routed_model`; `null` for other models.
     decision: Option<Box<RawValue>>,
+    /// The coding agent that sent the request; `null` if it did not name itself.
+    agent: Option<Agent>,
     admission: Admission,
     hold: Hold,
     first_byte_at: Option<String>,
@@ -120,6 +122,7 @@ impl RequestObject {
             decision: call
                 .decision
                 .and_then(|decision| RawValue::from_string(decision).ok()),
+            agent: call.agent.map(Arc::unwrap_or_clone),
             failed_attempts: call.attempts,
             admission: Admission {
                 at: timestamp::shown_ms(call.admitted_ms),

@@ -46,6 +46,8 @@ struct UsageObject {
     /// Amount that the provider charges the operator; `null` if the configuration has no cost for the deployment.
     provider_cost: Option<NanoUsd>,
     stream: bool,
+    /// The session of the coding agent that sent the request; `null` if it named none.
+    session: Option<Box<str>>,
     created_at: String,
 }
 
@@ -69,6 +71,7 @@ fn usage_object(call: Call) -> Option<UsageObject> {
         cost: charged.cost,
         provider_cost: call.provider_cost.map(PicoUsd::rounded_up),
         stream: call.stream,
+        session: call.agent.and_then(|agent| agent.session.clone()),
         created_at: timestamp::shown(call.ended_ms.div_euclid(1_000)),
     })
 }

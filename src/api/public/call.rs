@@ -15,7 +15,7 @@ use super::sse;
 use crate::{
     api::{access_log::RequestLog, json_response},
     catalog::Plan,
-    gateway::{self, Gateway, Routes},
+    gateway::{self, Gateway, NamedModel, Routes},
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
     prompt::{self, Additions, ChatCall, Route},
@@ -49,6 +49,9 @@ impl Permitted {
     ) -> Result<Self, GatewayError> {
         log.model(&request.model);
         let permitted = Self::find(gateway, request)?;
+        if permitted.route.is_by_alias() {
+            log.model(&permitted.route.requested.id);
+        }
         permitted.check_plan(gateway, caller.plan)?;
         Ok(permitted)
     }
@@ -61,13 +64,18 @@ impl Permitted {
         }
     }
 
+    /// The output budget that applies to the request: an alias lowers it to the model's maximum.
+    pub(crate) fn capped(&self, tokens: u64) -> u64 {
+        self.route.capped(tokens)
+    }
+
     fn check_plan(&self, gateway: &Gateway, plan: Plan) -> Result<(), GatewayError> {
         let model = &self.route.requested;
         if plan.includes(model.min_tier) {
             return Ok(());
         }
         Err(GatewayError::TierUpgradeRequired {
-            model: model.id.clone(),
+            model: self.route.requested_name().to_owned(),
             current: plan.tier(),
             required: model.min_tier,
             upgrade_url: gateway.links.upgrade.clone(),
@@ -77,8 +85,14 @@ impl Permitted {
     /// Finds the model and checks its settings, without regard to an account.
     fn find(gateway: &Gateway, request: &mut ChatRequest) -> Result<Self, GatewayError> {
         let routes = gateway.routes_now();
-        let model = gateway.model(&routes, &request.model);
-        let route = model.map(Route::to);
+        let named = gateway.model(&routes, &request.model);
+        let route = named.map(|NamedModel { model, is_alias }| {
+            let route = Route::to(model);
+            if is_alias {
+                return route.by_alias(std::mem::take(&mut request.model));
+            }
+            route
+        });
         let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
         let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
         let route = route.ok_or_else(|| GatewayError::ModelNotFound {
@@ -122,9 +136,10 @@ pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: RequestLog,
-    call: Box<ChatCall>,
+    mut call: Box<ChatCall>,
     form: Form,
 ) -> Result<Response, NotStarted> {
+    call.agent = log.agent();
     // §8 The billed part.
     let error_writer = form.error_writer();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;

@@ -60,7 +60,7 @@ impl Filters {
     }
 }
 
-/// Lists the models that the caller can see and that pass the filters.
+/// Lists the models that the caller can see and that pass the filters, then their aliases.
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
@@ -71,7 +71,9 @@ pub(crate) async fn list(
     let filters = Filters::of(&query);
     let visible = gateway.visible_models(plan);
     let models = visible.iter().filter(|model| filters.admit(model));
-    Json(ModelList::new(models)).into_response()
+    let aliases = gateway.aliases_of(&visible);
+    let aliases = aliases.iter().filter(|(_, model)| filters.admit(model));
+    Json(ModelList::new(models, aliases)).into_response()
 }
 
 /// One model. A model that the caller cannot see is 404, never 403 (§4.5).
@@ -87,6 +89,9 @@ pub(crate) async fn one(
     let visible = gateway.visible_models(plan);
     if let Some(model) = visible.iter().find(|model| model.id == id) {
         return Ok(Json(ModelObject::new(model)).into_response());
+    }
+    if let Some(model) = gateway.by_alias(&visible, &id) {
+        return Ok(Json(ModelObject::aliased(&id, model)).into_response());
     }
     let error = GatewayError::ModelNotFound { model: id };
     // The refusal of a request with a valid key is counted for its account, like all of them.

@@ -99,6 +99,10 @@ fn prepare(
     } else {
         String::new()
     };
+    let echo = &mut request.echo;
+    echo.max_output_tokens = echo
+        .max_output_tokens
+        .map(|tokens| permitted.capped(tokens));
     let response = NewResponse {
         id: random_id("resp_"),
         created_at: now(),

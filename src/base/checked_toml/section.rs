@@ -189,6 +189,19 @@ impl Section {
         matches!(value, Some(Value::List(_)))
     }
 
+    /// The keys that were not read yet, for tables whose keys are names that the operator chose.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+
+    /// The text under `key`, which stays to be read.
+    pub(crate) fn text_of(&self, key: &str) -> Option<&str> {
+        match &self.entries.get(key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     pub(crate) fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }

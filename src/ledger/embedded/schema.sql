@@ -102,8 +102,8 @@ CREATE TABLE calls (
     balance_after_nano_usd INTEGER,
     -- What the provider charges the operator; NULL if its prices are not configured.
     provider_cost_nano_usd INTEGER,
-    -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if
-    -- there are more than the three above.
+    -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, the coding `agent`
+    -- that sent the request, and `prices` if there are more than the three above.
     detail                 TEXT,
     CHECK ((entry_seq IS NULL) = (cost_nano_usd IS NULL))
 ) STRICT;

@@ -1,4 +1,5 @@
-//! The columns of an export: those of the tables, and `call`, the ID by which pages, logs and the API know a call.
+//! The columns of an export: those of the tables, `call`, the ID by which pages, logs and the API know a call, and
+//! `session`, which is in the detail of a call.
 //!
 //! Numbers of calls have 18 digits, more than a spreadsheet or JavaScript can tell apart; `call` joins the exports.
 
@@ -41,7 +42,7 @@ const fn as_kind(name: &'static str, sql: &'static str, kind: Kind) -> Column {
     Column { name, sql, kind }
 }
 
-pub(crate) static CALLS: [Column; 31] = [
+pub(crate) static CALLS: [Column; 32] = [
     as_kind("call", "id", Kind::Call),
     integer("id"),
     integer("entry_seq"),
@@ -72,6 +73,7 @@ pub(crate) static CALLS: [Column; 31] = [
     integer("cost_nano_usd"),
     integer("balance_after_nano_usd"),
     integer("provider_cost_nano_usd"),
+    as_kind("session", "detail -> 'agent' ->> 'session'", Kind::Text),
     as_kind("detail", "CAST(detail AS text)", Kind::Json),
 ];
 

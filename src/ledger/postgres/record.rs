@@ -14,7 +14,7 @@ use crate::{
     catalog::Prices,
     db::postgres::{Error, storable},
     ledger::{Attempt, Call, CallId, Charged, Outcome, Step},
-    wire::chat::Usage,
+    wire::{agent::Agent, chat::Usage},
 };
 
 /// In the order in which [`read`] reads them.
@@ -68,18 +68,20 @@ struct Columns<'a> {
     provider_cost_nano_usd: Option<i64>,
     /// Absent, not null, if it is empty: a charge adds to it.
     #[serde(skip_serializing_if = "Detail::is_empty")]
-    detail: Detail,
+    detail: Detail<'a>,
 }
 
 /// What few calls have, in the column `detail`.
 #[derive(Serialize)]
-struct Detail {
+struct Detail<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attempts: Vec<Attempt>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<Step>,
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a Agent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prices: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -142,21 +144,22 @@ impl CallRecord<'_> {
     }
 }
 
-impl Detail {
-    fn of(call: &Call) -> Self {
+impl<'a> Detail<'a> {
+    fn of(call: &'a Call) -> Self {
         // The JSON as such, so that queries can read it.
         let value = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| json.into());
         Self {
             attempts: call.attempts.clone(),
             steps: call.steps.clone(),
             decision: call.decision.as_deref().map(value),
+            agent: call.agent.as_deref(),
             prices: call.prices.to_stored().as_deref().map(value),
             reservations: call.reservations.iter().map(From::from).collect(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        let no_values = self.decision.is_none() && self.prices.is_none();
+        let no_values = self.decision.is_none() && self.agent.is_none() && self.prices.is_none();
         no_values
             && self.attempts.is_empty()
             && self.steps.is_empty()
@@ -218,6 +221,7 @@ pub(crate) fn read(row: &Row) -> Result<Call, Error> {
             Value::String(text) => text,
             json => json.to_string(),
         }),
+        agent: take(&mut detail, "agent").map(Arc::new),
         attempts: take_list(&mut detail, "attempts"),
         steps: take_list(&mut detail, "steps"),
         reservations: Vec::new(),
@@ -229,10 +233,14 @@ fn read_detail(json: Option<&str>) -> Result<Map<String, Value>, Error> {
     parsed.map_err(|_| unreadable("details of a call"))
 }
 
-/// Empty if another version has stored items that this one cannot parse.
+/// `None` if it is missing, or if another version has stored it so that this one cannot parse it.
+fn take<T: DeserializeOwned>(detail: &mut Map<String, Value>, name: &str) -> Option<T> {
+    let value = detail.remove(name).map(serde_json::from_value);
+    value.and_then(Result::ok)
+}
+
 fn take_list<T: DeserializeOwned>(detail: &mut Map<String, Value>, name: &str) -> Vec<T> {
-    let list = detail.remove(name).map(serde_json::from_value);
-    list.and_then(Result::ok).unwrap_or_default()
+    take(detail, name).unwrap_or_default()
 }
 
 fn read_charge(row: &Row) -> Result<Option<Charged>, Error> {

@@ -1,5 +1,7 @@
 //! A pending charge as one line of text: version, checksum, JSON. Lines after a damaged one can still be read.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -10,7 +12,7 @@ use crate::{
     },
     catalog::Prices,
     ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
-    wire::chat::Usage,
+    wire::{agent::Agent, chat::Usage},
 };
 
 /// Version of the format, the first byte of every line. Increase it if a change of [`Record`] makes earlier versions
@@ -52,6 +54,8 @@ struct Record {
     attempts: Vec<Attempt>,
     steps: Vec<Step>,
     decision: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<Agent>,
     /// Time, tokens and step of each reservation.
     places: Vec<(u64, u64, u32)>,
     prompt: u32,
@@ -106,6 +110,7 @@ pub(crate) fn encode(pending: &PendingCharge) -> Vec<u8> {
         attempts: call.attempts.clone(),
         steps: call.steps.clone(),
         decision: call.decision.clone(),
+        agent: call.agent.as_deref().cloned(),
         places: call.reservations.iter().map(flat).collect(),
         prompt: usage.prompt,
         cached: usage.cached,
@@ -160,6 +165,7 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
         attempts: line.attempts,
         steps: line.steps,
         decision: line.decision,
+        agent: line.agent.map(Arc::new),
         reservations: line.places.into_iter().map(reservation).collect(),
         charged: None,
     };

@@ -16,7 +16,7 @@ use crate::{
     },
     catalog::Prices,
     ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
-    wire::chat::Usage,
+    wire::{agent::Agent, chat::Usage},
 };
 
 fn charge(number: u64) -> PendingCharge {
@@ -59,6 +59,10 @@ fn charge(number: u64) -> PendingCharge {
             ms: 7,
         }],
         decision: Some("{}".into()),
+        agent: Some(Arc::new(Agent {
+            session: Some("s-1".into()),
+            ..Agent::default()
+        })),
         reservations: vec![Reservation {
             at_ms: 8,
             tokens: 9,

@@ -50,6 +50,7 @@ mod contract_keys;
 mod contract_pages;
 mod contract_pending;
 mod contract_prune;
+mod contract_sessions;
 mod contract_watched;
 mod machine;
 mod model;
@@ -282,6 +283,7 @@ impl Paying {
             amount: NanoUsd::new(amount),
             worst: NanoUsd::new(worst),
             decision: None,
+            agent: None,
             overdraft: NanoUsd::new(overdraft),
         }
     }

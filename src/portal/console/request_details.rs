@@ -70,6 +70,7 @@ fn facts(call: &Call) -> Markup {
             dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
             dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the rate-limit window" }
             dt { "Held" } dd { (money(call.held)) ", at most " (money(call.most)) }
+            @if let Some(agent) = call.agent.as_deref() { (customers::agent(agent)) }
             @if let Some(cost) = call.provider_cost {
                 dt { "Its provider charges" } dd { (money(cost.rounded_up())) }
             }

@@ -21,6 +21,7 @@ use crate::{
         models::rate_per_million,
         session::SignedIn,
     },
+    wire::agent::Agent,
 };
 
 pub(crate) async fn show_details(
@@ -75,10 +76,30 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             }
             dt { "Took" }
             dd { (formatting::duration(call.ended_ms - call.admitted_ms)) }
+            @if let Some(sender) = call.agent.as_deref() { (agent(sender)) }
             dt { "Request ID" }
             dd {
                 code.whole { (call.request_id) } " "
                 span.muted { "Quote it when you ask for help." }
+            }
+        }
+    }
+}
+
+/// What the coding agent that sent a request said about itself. The console's details page shows it too.
+pub(crate) fn agent(agent: &Agent) -> Markup {
+    let said = [
+        ("Coding agent", &agent.client),
+        ("Session", &agent.session),
+        ("Agent of the session", &agent.id),
+        ("Started by", &agent.parent_id),
+        ("Its role", &agent.role),
+    ];
+    html! {
+        @for (name, value) in said {
+            @if let Some(value) = value {
+                dt { (name) }
+                dd { code.whole { (value) } }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The columns of a finished call, borrowed from the call, from its row, or from the redo log; and the binary form in
 //! which the redo log has them, with the effects of the charge.
 
+use std::sync::Arc;
+
 use rusqlite::{Error, Row, Statement, params};
 use serde::{Deserialize, Serialize};
 
@@ -329,6 +331,7 @@ impl<'a> Record<'a> {
             first_byte_ms: self.first_byte_at_ms,
             ended_ms: self.ended_at_ms,
             decision: detail.decision(),
+            agent: detail.agent.map(Arc::new),
             attempts: detail.attempts,
             steps: detail.steps,
             reservations: Vec::new(),

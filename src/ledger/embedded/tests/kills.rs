@@ -277,6 +277,7 @@ async fn spend(ledger: Arc<Ledger>, account_id: String, key_id: String, mut rand
             amount: NanoUsd::new(cost),
             worst: NanoUsd::new(cost),
             decision: None,
+            agent: None,
             overdraft: NanoUsd::new(0),
         };
         let mut held = ledger.hold(request).await.expect("there is credit");

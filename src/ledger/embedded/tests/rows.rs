@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::ledger::{Attempt, Call, Step};
+use crate::{
+    ledger::{Attempt, Call, Step},
+    wire::agent::Agent,
+};
 
 #[tokio::test]
 async fn a_call_is_a_row_that_reads_back() {
@@ -24,6 +27,10 @@ async fn a_call_is_a_row_that_reads_back() {
             ms: 4,
         }],
         decision: Some(json!({ "scores": [0.25] }).to_string()),
+        agent: Some(Arc::new(Agent {
+            session: Some("s-1".into()),
+            ..Agent::default()
+        })),
         outcome: Outcome::NoUsage,
         failure: Some("it said \"no\"".into()),
         charged: None,

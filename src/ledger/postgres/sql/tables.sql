@@ -167,8 +167,9 @@ CREATE TABLE calls (
     balance_after_nano_usd bigint,
     -- What the provider charges the operator; NULL if its prices are not configured.
     provider_cost_nano_usd bigint,
-    -- What few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, and `prices` if there
-    -- are more than the three above; also the grants that `paid`, and rate-limit `reservations`.
+    -- What few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, the coding `agent` that
+    -- sent the request, and `prices` if there are more than the three above; also the grants that `paid`, and rate-limit
+    -- `reservations`.
     detail                 jsonb
 ) PARTITION BY RANGE (id);
 -- Calls of months that have no table of their own.
