@@ -64,7 +64,7 @@ pub(crate) async fn stream(
     };
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
-    let (writer, storing) = form.stream_writer(&call);
+    let (writer, storing) = form.stream_writer(&call, admitted.estimated_input());
     let normalizer = StreamNormalizer::new(writer, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {

@@ -38,7 +38,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ChatCall {
     pub route: Route,
-    /// The system message, if any, is the first and only one; every content is one string.
+    /// The first message is the system prompt, if there is one; every content is one string. Only requests of the
+    /// Messages API have further system messages.
     pub messages: Vec<Message>,
     pub settings: Settings,
     /// The settings that the caller sent, for hybrids only: one target may drop a setting that another accepts.
@@ -107,8 +108,14 @@ pub(crate) fn prepare(
         }
         _ => OfferedTools::Callers(tools),
     };
+    let identity = additions.identity_prompt;
+    let messages = if request.keeps_system_messages {
+        conversation::with_first_system_prompt(request.messages, identity)
+    } else {
+        conversation::with_one_system_prompt(request.messages, identity)
+    };
     Ok(Box::new(ChatCall {
-        messages: conversation::with_one_system_prompt(request.messages, additions.identity_prompt),
+        messages,
         requested_settings: route.requested.is_hybrid().then(|| settings.clone()),
         settings,
         budget: requested_budget.of(&route.target),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::sse;
 use crate::{
     api::{access_log::RequestLog, json_response},
-    catalog::Plan,
+    catalog::{Model, Plan},
     gateway::{self, Gateway, Routes},
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
@@ -59,6 +59,11 @@ impl Permitted {
             routes: Guard::from_inner(Guard::into_inner(self.routes)),
             ..self
         }
+    }
+
+    /// The requested model.
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        &self.route.requested
     }
 
     fn check_plan(&self, gateway: &Gateway, plan: Plan) -> Result<(), GatewayError> {
@@ -126,7 +131,7 @@ pub(crate) async fn respond(
     form: Form,
 ) -> Result<Response, NotStarted> {
     // §8 The billed part.
-    let error_writer = form.error_writer();
+    let style = form.stream_style();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The response, as one body or as a stream.
@@ -137,7 +142,7 @@ pub(crate) async fn respond(
             }
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log, error_writer),
+        Reply::Stream(frames) => sse::response(frames, log, style),
     };
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {

@@ -8,15 +8,20 @@ use axum::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
+    http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
 
 use crate::{
-    api::{Json, Peer, access_log::RequestLog, extract::VisibleTo, refusal_limits::count_unknown},
+    api::{
+        Json, Peer, access_log::RequestLog, dialect::Dialect, extract::VisibleTo,
+        refusal_limits::count_unknown,
+    },
     catalog::{Model, Parameter},
     gateway::Gateway,
     wire::{
         error::GatewayError,
+        messages::{self, ModelInfo},
         model::{ModelList, ModelObject},
     },
 };
@@ -59,14 +64,21 @@ impl Filters {
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
+    headers: HeaderMap,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
-) -> Response {
+) -> Result<Response, GatewayError> {
     // A query that cannot be parsed filters nothing, because the list always has status 200 (§4.4).
     let query = query.map(|Query(pairs)| pairs).unwrap_or_default();
     let filters = Filters::of(&query);
     let visible = gateway.visible_models(plan);
     let models = visible.iter().filter(|model| filters.admit(model));
-    Json(ModelList::new(models)).into_response()
+    Ok(match Dialect::of_headers(&headers) {
+        Dialect::OpenAi => Json(ModelList::new(models)).into_response(),
+        Dialect::Messages => {
+            let models: Vec<&Model> = models.map(|model| &**model).collect();
+            Json(messages::page(&models, &query)?).into_response()
+        }
+    })
 }
 
 /// One model. A model that the caller cannot see is 404, never 403 (§4.5).
@@ -74,6 +86,7 @@ pub(crate) async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     Extension(log): Extension<RequestLog>,
+    headers: HeaderMap,
     peer: Option<Extension<Peer>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
@@ -81,7 +94,10 @@ pub(crate) async fn one(
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
     let visible = gateway.visible_models(plan);
     if let Some(model) = visible.iter().find(|model| model.id == id) {
-        return Ok(Json(ModelObject::new(model)).into_response());
+        return Ok(match Dialect::of_headers(&headers) {
+            Dialect::OpenAi => Json(ModelObject::new(model)).into_response(),
+            Dialect::Messages => Json(ModelInfo::new(model)).into_response(),
+        });
     }
     let error = GatewayError::ModelNotFound { model: id };
     // The refusal of a request with a valid key is counted for its account, like all of them.
