@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Plan, RawConnection, TestGateway,
+    Plan, TestGateway,
     gateway::answer,
     messages::{COUNT, MODEL, PATH, writing},
 };
@@ -219,15 +219,4 @@ async fn a_body_that_is_too_large_is_refused_by_its_own_type() {
     let model = json!({ "model": MODEL });
     let missing = gateway.message(&model).await;
     missing.assert_message_error(400, "invalid_request_error", None, Some("max_tokens"));
-}
-
-#[tokio::test]
-async fn a_malformed_head_is_refused_in_this_form() {
-    let gateway = TestGateway::start().await;
-    let mut connection = RawConnection::open(gateway.public).await;
-    connection
-        .send(b"POST /v1/messages HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 0\r\n\r\n")
-        .await;
-    let refused = connection.answer().await;
-    refused.assert_message_error(400, "invalid_request_error", None, None);
 }
