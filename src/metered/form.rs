@@ -58,6 +58,11 @@ pub(crate) type ErrorWriter = fn(&Envelope, u64, &str) -> Bytes;
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
 impl Form {
+    /// Whether a streamed response starts though the provider is silent.
+    pub(crate) fn starts_early(&self) -> bool {
+        matches!(self, Self::Messages(_))
+    }
+
     pub(crate) fn stream_style(&self) -> StreamStyle {
         match self {
             Self::Chat => StreamStyle {

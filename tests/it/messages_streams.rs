@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::support::{
-    Step, TestGateway,
-    messages::{MODEL, tool, tool_use, writing},
+    Gate, Step, TestGateway,
+    messages::{MODEL, MessageEvents, tool, tool_use, writing},
     responses::two_words,
-    upstream::{chunk, stream_head, usage_chunk},
+    upstream::{chunk, events, stream_head, usage_chunk},
 };
 
 fn fragment(
@@ -202,4 +202,37 @@ async fn the_simulator_obeys_a_directive_once_though_a_reminder_follows() {
     );
     let streamed = gateway.message_events(&ask(json!([user]))).await;
     assert_eq!(streamed.assembled()["content"][0]["name"], "f");
+}
+
+/// Opens a stream whose provider is silent until `gate` opens, and then plays `steps`. Returns what comes before that,
+/// and what comes after.
+async fn after_silence(gateway: &TestGateway, steps: Vec<Step>) -> (String, MessageEvents) {
+    let gate = Gate::default();
+    let mut script = vec![Step::Send(stream_head()), Step::Until(gate.clone())];
+    script.extend(steps);
+    gateway.upstream.play(script);
+    let mut response = gateway.open_message_events(&writing(json!({}))).await;
+    assert_eq!(response.status(), 200);
+    let mut text = String::from_utf8(response.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    let silent = text.clone();
+    gate.open();
+    while let Some(bytes) = response.chunk().await.unwrap() {
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    (silent, MessageEvents::read(&text))
+}
+
+#[tokio::test]
+async fn a_silent_provider_is_bridged_by_pings() {
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+    let words = events(&two_words()).into_bytes();
+    let (silent, message) = after_silence(&gateway, vec![Step::Send(words), Step::Close]).await;
+    assert_eq!(silent, ping);
+    assert_eq!(message.assembled()["content"][0]["text"], "Grüß dich 😀");
+    // What fails after the response has started is its last event.
+    let (silent, failed) = after_silence(&gateway, vec![Step::Reset]).await;
+    assert_eq!(silent, ping);
+    assert_eq!(failed.kinds(), ["ping", "error"]);
+    gateway.idle().await;
 }
