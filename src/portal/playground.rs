@@ -28,7 +28,7 @@ use crate::{
     gateway::Gateway,
     ledger::Caller,
     net::drain::drain_unread,
-    wire::error::GatewayError,
+    wire::{error::GatewayError, messages::NativeHeaders},
 };
 
 /// Name of the API key with which the playground makes its calls. It is an ordinary key in the account's list,
@@ -96,7 +96,9 @@ pub(crate) async fn run(
     let answered = match caller {
         Ok(caller) => {
             let chat = Endpoint::ChatCompletions;
-            chat.serve_caller(&gateway, caller, &log, body).await
+            let headers = NativeHeaders::default();
+            chat.serve_caller(&gateway, caller, &log, &headers, body)
+                .await
         }
         Err(error) => {
             drain_unread(body);

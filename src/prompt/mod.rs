@@ -31,6 +31,7 @@ use crate::{
         },
         error::GatewayError,
         json_text::JsonText,
+        messages::NativeRequest,
     },
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct ChatCall {
     pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
     pub include_usage: bool,
+    /// The request as the caller sent it, if a provider of the caller's API may serve it.
+    pub native: Option<Arc<NativeRequest>>,
     /// The tokens of a large call, counted in advance: see [`Self::count_in_advance`].
     counted: Option<Counted>,
     /// Reservation of the memory of the body that the call was made of; it counts until the call is dropped.
@@ -134,12 +137,19 @@ pub(crate) fn prepare(
         prompt_cache_key: request.prompt_cache_key,
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
+        native: None,
         counted: None,
         body_memory: None,
     }))
 }
 
 impl ChatCall {
+    /// Whether only a provider of the caller's own API can serve the call.
+    pub(crate) fn needs_native(&self) -> bool {
+        let native = self.native.as_ref();
+        native.is_some_and(|native| native.is_required())
+    }
+
     /// How many completions the response has.
     pub(crate) fn choices(&self) -> u32 {
         self.n.unwrap_or(1)
@@ -254,6 +264,7 @@ impl ChatCall {
             prompt_cache_key: _, // not sent to providers
             stream: _,
             include_usage: _,
+            native,
             counted: _,
             body_memory: _,
         } = self;
@@ -275,6 +286,9 @@ impl ChatCall {
         // Values that the gateway sets; they are sent, but providers do not bill them.
         count.sent(reasoning_effort.unwrap_or_default());
         count.sent(user);
+        if let Some(native) = native {
+            native.count(messages.len(), &mut count);
+        }
         count
     }
 

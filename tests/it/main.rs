@@ -92,6 +92,7 @@ mod messages_counting;
 mod messages_errors;
 mod messages_keys;
 mod messages_models;
+mod messages_native;
 mod messages_requests;
 mod messages_streams;
 mod messages_tools;

@@ -22,7 +22,7 @@ use crate::{
     gateway::Gateway,
     ledger::Caller,
     net::drain::drain_unread,
-    wire::error::GatewayError,
+    wire::{error::GatewayError, messages::NativeHeaders},
 };
 
 /// An endpoint whose calls are billed.
@@ -45,8 +45,15 @@ impl Endpoint {
         log: RequestLog,
     ) -> Response {
         let dialect = self.dialect();
+        let headers = match dialect {
+            Dialect::OpenAi => NativeHeaders::default(),
+            Dialect::Messages => NativeHeaders::of(request.headers()),
+        };
         let served = match authenticated(gateway, request, source, &log, dialect).await {
-            Ok((caller, body)) => self.serve_caller(gateway, caller, &log, body).await,
+            Ok((caller, body)) => {
+                let serving = self.serve_caller(gateway, caller, &log, &headers, body);
+                serving.await
+            }
             Err(error) => Err(error),
         };
         served.into_response()
@@ -65,6 +72,7 @@ impl Endpoint {
         gateway: &Arc<Gateway>,
         caller: Caller,
         log: &RequestLog,
+        headers: &NativeHeaders,
         body: Body,
     ) -> Result<Response, GatewayError> {
         let checked = match self {
@@ -84,8 +92,12 @@ impl Endpoint {
                 Self::ChatCompletions => chat::respond(gateway, caller, log, &body).await,
                 // Boxed, so that chat completions reserve no memory for it.
                 Self::Responses => Box::pin(responses::respond(gateway, caller, log, &body)).await,
-                Self::Messages => Box::pin(messages::respond(gateway, caller, log, &body)).await,
-                Self::CountTokens => Box::pin(messages::count(gateway, caller, log, &body)).await,
+                Self::Messages => {
+                    Box::pin(messages::respond(gateway, caller, log, headers, &body)).await
+                }
+                Self::CountTokens => {
+                    Box::pin(messages::count(gateway, caller, log, headers, &body)).await
+                }
             }
         })
         .await

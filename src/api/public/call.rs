@@ -61,6 +61,14 @@ impl Permitted {
         }
     }
 
+    /// Whether some provider of the model takes a request of the Messages API as it is. Not so if the gateway adds an
+    /// identity prompt, or if a hybrid chooses the target.
+    pub(crate) fn takes_native(&self) -> bool {
+        let model = &self.route.requested;
+        let is_changed = model.is_hybrid() || model.identity_prompt;
+        !is_changed && self.routes.deployments.takes_native(&model.id)
+    }
+
     /// The requested model.
     pub(crate) fn model(&self) -> &Arc<Model> {
         &self.route.requested

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use bytes::Bytes;
 
 use super::call::{self, Permitted};
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     prompt::ChatCall,
     wire::{
         error::GatewayError,
-        messages::{MessagesRequest, NewMessage, Purpose},
+        messages::{MessagesRequest, NativeHeaders, NativeRequest, NewMessage, Purpose},
     },
 };
 
@@ -24,9 +25,10 @@ pub(crate) async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
+    headers: &NativeHeaders,
     body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
-    let prepared = prepare(gateway, &caller, log, body, Purpose::Answer).await?;
+    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Answer).await?;
     let Prepared {
         mut call,
         wants_edits,
@@ -45,9 +47,10 @@ pub(crate) async fn count(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
+    headers: &NativeHeaders,
     body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
-    let prepared = prepare(gateway, &caller, log, body, Purpose::Count).await?;
+    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Count).await?;
     let tokens = prepared.call.count().estimate;
     let body = format!("{{\"input_tokens\":{tokens}}}");
     Ok(json_response(body.into_bytes()))
@@ -64,16 +67,18 @@ async fn prepare(
     gateway: &Arc<Gateway>,
     caller: &Caller,
     log: &RequestLog,
+    headers: &NativeHeaders,
     body: &ReceivedBody,
     purpose: Purpose,
 ) -> Result<Prepared, GatewayError> {
     if !body.is_large() {
-        return check(gateway, caller, log, &body.bytes, purpose);
+        return check(gateway, caller, log, (headers, &body.bytes), purpose);
     }
     // The body goes along with its reservation, because it stays in memory even if the client leaves.
     let (state, caller, log, body) = (gateway.clone(), caller.clone(), log.clone(), body.clone());
+    let headers = headers.clone();
     let prepared = gateway.offload.run(move || {
-        let mut prepared = check(&state, &caller, &log, &body.bytes, purpose)?;
+        let mut prepared = check(&state, &caller, &log, (&headers, &body.bytes), purpose)?;
         prepared.call.count_in_advance();
         Ok(prepared)
     });
@@ -84,7 +89,7 @@ fn check(
     gateway: &Gateway,
     caller: &Caller,
     log: &RequestLog,
-    body: &[u8],
+    (headers, body): (&NativeHeaders, &Bytes),
     purpose: Purpose,
 ) -> Result<Prepared, GatewayError> {
     // The body is a JSON object with the right types.
@@ -92,12 +97,19 @@ fn check(
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, caller, &mut request.chat, log)?;
     // Its blocks and values are allowed.
-    let converted = request.into_chat()?;
+    let takes_native = permitted.takes_native();
+    let converted = request.into_chat(takes_native)?;
     let (model, max_tokens) = (permitted.model().clone(), converted.chat.max_tokens);
     let account = (caller.account_id.as_str(), caller.plan);
     let call = permitted.prepare(gateway, account, converted.chat);
+    let mut call = call.map_err(|error| in_terms_of_messages(error, &model, max_tokens))?;
+    // With built-in tools the conversation grows, so the caller's bytes are not all of it.
+    if takes_native && !call.tools.are_built_in() {
+        let native = NativeRequest::new(body.clone(), headers.clone(), converted.extras);
+        call.native = native.map(Arc::new);
+    }
     Ok(Prepared {
-        call: call.map_err(|error| in_terms_of_messages(error, &model, max_tokens))?,
+        call,
         wants_edits: converted.wants_edits,
     })
 }

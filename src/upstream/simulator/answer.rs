@@ -49,6 +49,7 @@ pub(crate) fn compose(call: &ChatCall, directives: &Directives) -> Answer {
     Answer {
         choices: (0..call.choices()).map(choice).collect(),
         usage: (!directives.no_usage).then_some(usage),
+        native: None,
     }
 }
 

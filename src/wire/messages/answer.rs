@@ -58,6 +58,9 @@ impl NewMessage {
         mut ids: ToolIds,
         bill: Option<Bill>,
     ) -> Vec<u8> {
+        if let Some(native) = &answer.native {
+            return native.with_model(model);
+        }
         let choice = answer.choices.first();
         let text = choice.and_then(|choice| choice.content.as_ref());
         let text = text.filter(|text| !text.is_empty());

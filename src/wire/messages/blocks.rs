@@ -8,12 +8,18 @@ use super::{
     documents,
     fields::{Citations, Content, Source},
     ids,
+    native::Extras,
 };
 use crate::wire::{
     chat::{Schema, ToolCall},
     error::GatewayError,
     json_text::JsonText,
 };
+
+/// Most tokens of an image, whatever its size.
+pub(super) const IMAGE_TOKENS: u64 = 5_000;
+/// Bytes of a text that make about one token.
+const BYTES_PER_TOKEN: u64 = 3;
 
 /// Text before the content of a result that reports a failure.
 const TOOL_FAILED: &str = "The tool failed:";
@@ -108,6 +114,33 @@ pub(super) fn missing(place: Place, field: &str) -> GatewayError {
 pub(super) struct Notes {
     /// Names of tools that `tool_reference` blocks load.
     pub loaded: Vec<String>,
+    /// Whether a provider of this API can get the request as it is.
+    pub takes_native: bool,
+    pub extras: Extras,
+}
+
+impl Notes {
+    /// Refuses what a chat cannot have, unless a provider of this API gets it as it is: then it has about so many tokens.
+    pub(super) fn native_only(
+        &mut self,
+        tokens: u64,
+        refusal: impl FnOnce() -> GatewayError,
+    ) -> Result<(), GatewayError> {
+        if !self.takes_native {
+            return Err(refusal());
+        }
+        self.extras.needs_native = true;
+        self.extras.tokens += tokens;
+        Ok(())
+    }
+
+    /// Notes signed thinking, which only the provider that signed it can read.
+    fn signed(&mut self, text: &JsonText) {
+        if self.takes_native {
+            self.extras.needs_native = true;
+            self.extras.tokens += text.as_json().len() as u64 / BYTES_PER_TOKEN;
+        }
+    }
 }
 
 impl RawBlock {
@@ -117,14 +150,16 @@ impl RawBlock {
             "tool_use" => self.tool_use(place),
             "tool_result" => self.tool_result(place, notes),
             // Nothing is lost: only the provider that signed it can read it.
-            "thinking" => match (self.thinking, self.signature) {
-                (None, _) => Err(missing(place, "thinking")),
-                (_, None) => Err(missing(place, "signature")),
-                _ => Ok(Piece::Nothing),
-            },
+            "thinking" => {
+                let thinking = self.thinking.ok_or_else(|| missing(place, "thinking"))?;
+                self.signature.ok_or_else(|| missing(place, "signature"))?;
+                notes.signed(&thinking);
+                Ok(Piece::Nothing)
+            }
             "redacted_thinking" => {
-                let data = self.data.ok_or_else(|| missing(place, "data"));
-                data.map(|_| Piece::Nothing)
+                let data = self.data.ok_or_else(|| missing(place, "data"))?;
+                notes.signed(&data);
+                Ok(Piece::Nothing)
             }
             _ => self.text(place, notes).map(Piece::Text),
         }
@@ -135,18 +170,24 @@ impl RawBlock {
         match self.kind.as_str() {
             "text" => {
                 if self.citations.is_some_and(|citations| citations.is_used) {
-                    let path = format!("{place}.citations");
-                    return Err(wrong(path, "citations are not supported by this model."));
+                    notes.native_only(0, || {
+                        let path = format!("{place}.citations");
+                        wrong(path, "citations are not supported by this model.")
+                    })?;
                 }
                 self.text.ok_or_else(|| missing(place, "text"))
             }
-            "document" => documents::document(self, place),
-            "search_result" => documents::search_result(self, place),
+            "document" => documents::document(self, place, notes),
+            "search_result" => documents::search_result(self, place, notes),
             // Clients find the block by this path, replace it by a note and go on.
-            "image" => Err(wrong(
-                format!("{place}.image"),
-                "this model reads text only; remove the image.",
-            )),
+            "image" => {
+                notes.native_only(IMAGE_TOKENS, || {
+                    let path = format!("{place}.image");
+                    wrong(path, "this model reads text only; remove the image.")
+                })?;
+                notes.extras.is_unbounded = true;
+                Ok(JsonText::new(""))
+            }
             "tool_reference" => {
                 let name = self.tool_name.ok_or_else(|| missing(place, "tool_name"))?;
                 let text = JsonText::new(&format!("The tool `{name}` is available now."));

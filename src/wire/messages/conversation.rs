@@ -74,10 +74,11 @@ pub(super) fn conversation(
         // The last message is not an answer that the model is to continue: the meaning could not be kept.
         if role == RawRole::Assistant && Some(at) == last {
             chat.open.check()?;
-            let path = format!("messages.{at}");
-            let reason = "the last message is the assistant's. Beginning the answer for the model \
-                          (prefill) is not supported; end with a user message.";
-            return Err(wrong(path, reason));
+            notes.native_only(0, || {
+                let reason = "the last message is the assistant's. Beginning the answer for the model \
+                              (prefill) is not supported; end with a user message.";
+                wrong(format!("messages.{at}"), reason)
+            })?;
         }
     }
     chat.open.check()?;

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde_json::{json, value::RawValue};
 
-use super::{NewMessage, answer::stop_reason, ids::ToolIds, usage};
+use super::{NativeEvent, NewMessage, answer::stop_reason, ids::ToolIds, usage};
 use crate::wire::{
     chat::{Bill, FinishReason, Usage},
     error::Envelope,
@@ -31,6 +31,10 @@ pub(crate) struct Events {
     /// follow.
     late_text: Vec<JsonText>,
     reason: FinishReason,
+    /// Whether the provider's own events are relayed.
+    is_native: bool,
+    /// The provider's last events, which are sent once the message is charged.
+    last: Vec<Bytes>,
 }
 
 /// The kind of the block that is not stopped yet.
@@ -51,6 +55,8 @@ impl Events {
             open: None,
             late_text: Vec::new(),
             reason: FinishReason::Stop,
+            is_native: false,
+            last: Vec::new(),
         }
     }
 
@@ -92,6 +98,9 @@ fn event(kind: &str, fields: &str) -> Bytes {
 
 impl StreamWriter for Events {
     fn open(&mut self, _: u32, out: &mut Vec<Bytes>) {
+        if self.is_native {
+            return;
+        }
         let mut json = JsonWriter::with_capacity(640);
         json.raw("\"message\":");
         self.message.begin(&self.model, &mut json);
@@ -136,7 +145,21 @@ impl StreamWriter for Events {
         self.stop_block(out);
     }
 
+    fn native(&mut self, event: &NativeEvent, out: &mut Vec<Bytes>) {
+        self.is_native = true;
+        let frame = event.frame(&self.model);
+        if event.is_end() {
+            self.last.push(frame);
+        } else {
+            out.push(frame);
+        }
+    }
+
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
+        if self.is_native {
+            out.append(&mut self.last);
+            return;
+        }
         let mut json = JsonWriter::with_capacity(400);
         json.raw("\"delta\":{\"stop_reason\":\"")
             .raw(stop_reason(self.reason))

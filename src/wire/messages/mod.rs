@@ -12,8 +12,11 @@ mod fields;
 mod ids;
 mod input;
 mod models;
+mod native;
 mod request;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod tools;
 mod usage;
 
@@ -22,4 +25,5 @@ pub(crate) use events::{Events, PING, error_event};
 pub(crate) use ids::ToolIds;
 pub(crate) use input::object as input_object;
 pub(crate) use models::{ModelInfo, page};
+pub(crate) use native::{NativeEvent, NativeHeaders, NativeMessage, NativeRequest};
 pub(crate) use request::{MessagesRequest, Purpose};

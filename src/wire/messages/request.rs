@@ -9,6 +9,7 @@ use super::{
     blocks::{Notes, wrong},
     conversation::{RawMessage, conversation, system_prompt},
     fields::Content,
+    native::Extras,
     settings::{self, RawFormat, RawOutput, RawThinking},
     tools::{self, RawChoice, RawTool},
 };
@@ -35,6 +36,8 @@ pub(crate) struct Converted {
     pub chat: Box<ChatRequest>,
     /// Whether the caller asked for edits of the context. None is made, and the response says so.
     pub wants_edits: bool,
+    /// What only a provider of this API can read.
+    pub extras: Extras,
 }
 
 /// What a body is sent for.
@@ -123,7 +126,10 @@ impl MessagesRequest {
     }
 
     /// Checks the values and converts the request.
-    pub(crate) fn into_chat(self) -> Result<Converted, GatewayError> {
+    ///
+    /// With `takes_native`, a provider of this API can get the request as it is, so content that a chat cannot have is
+    /// not refused.
+    pub(crate) fn into_chat(self, takes_native: bool) -> Result<Converted, GatewayError> {
         let Self {
             mut chat,
             raw,
@@ -133,14 +139,15 @@ impl MessagesRequest {
         settings::check_ranges(raw.temperature, raw.top_p)?;
         let max_tokens = raw.max_tokens.map(|Whole(tokens)| tokens);
         let system = raw.system.map(system_prompt).transpose()?;
-        let mut notes = Notes::default();
+        let mut notes = Notes {
+            takes_native,
+            ..Notes::default()
+        };
         chat.messages = conversation(system, raw.messages, &mut notes)?;
         chat.keeps_system_messages = true;
         // A caller with tools of its own gets no built-in ones, even if all of them are deferred.
-        if !raw.tools.is_empty() {
-            chat.tool_execution = ToolExecution::Passthrough;
-        }
-        let offer = tools::offer(raw.tools, raw.tool_choice, &notes.loaded)?;
+        let has_tools = !raw.tools.is_empty();
+        let offer = tools::offer(raw.tools, raw.tool_choice, &mut notes)?;
         chat.tools = offer.tools;
         chat.tool_choice = offer.choice;
         chat.parallel_tool_calls = offer.parallel;
@@ -148,6 +155,9 @@ impl MessagesRequest {
         let output = settings::output(thinking, output, raw.output_format, max_tokens)?;
         chat.response_format = output.format;
         chat.reasoning_effort = output.effort;
+        if has_tools || notes.extras.needs_native {
+            chat.tool_execution = ToolExecution::Passthrough;
+        }
         if purpose == Purpose::Answer {
             chat.max_tokens = max_tokens;
             chat.stream = raw.stream.unwrap_or(false);
@@ -155,6 +165,7 @@ impl MessagesRequest {
         Ok(Converted {
             chat,
             wants_edits: raw.context_management.is_some(),
+            extras: notes.extras,
         })
     }
 }

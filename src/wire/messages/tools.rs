@@ -4,12 +4,14 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::blocks::wrong;
+use super::blocks::{Notes, wrong};
 use crate::wire::{
     chat::{Schema, Tool, ToolChoice},
     error::GatewayError,
 };
 
+/// Estimated tokens of a tool that this API defines.
+const CLIENT_TOOL_TOKENS: u64 = 1_500;
 /// The longest name of a tool.
 const MAX_NAME: usize = 128;
 
@@ -43,16 +45,17 @@ pub(super) struct Offer {
     pub parallel: Option<bool>,
 }
 
-/// Checks the tools. A deferred one is offered only if it is `loaded`, or if the choice names it.
+/// Checks the tools. A deferred one is offered only if a reference has loaded it, or if the choice names it.
 pub(super) fn offer(
     tools: Vec<RawTool>,
     choice: Option<RawChoice>,
-    loaded: &[String],
+    notes: &mut Notes,
 ) -> Result<Offer, GatewayError> {
     let parallel = choice
         .as_ref()
         .and_then(|choice| choice.disable_parallel_tool_use);
     let choice = choice.map(RawChoice::read).transpose()?;
+    let loaded = std::mem::take(&mut notes.loaded);
     let mut loaded: HashSet<&str> = loaded.iter().map(String::as_str).collect();
     if let Some(ToolChoice::Named(name)) = &choice {
         loaded.insert(name);
@@ -60,6 +63,11 @@ pub(super) fn offer(
     let mut names = HashSet::new();
     let mut offered = Vec::with_capacity(tools.len());
     for (at, tool) in tools.into_iter().enumerate() {
+        if tool.is_run_by_client() {
+            notes.native_only(CLIENT_TOOL_TOKENS, || tool.wrong_type(at))?;
+            names.insert(tool.name.unwrap_or_default());
+            continue;
+        }
         let is_deferred = tool.defer_loading.unwrap_or(false);
         let tool = tool.read(at)?;
         let name = &tool.function.name;
@@ -78,21 +86,35 @@ pub(super) fn offer(
             Err(wrong("tool_choice.name", reason))
         }
         _ => Ok(Offer {
+            choice: choice.filter(|choice| match choice {
+                ToolChoice::Named(name) => offered.iter().any(|tool| tool.function.name == *name),
+                _ => true,
+            }),
             tools: offered,
-            choice,
             parallel: parallel.filter(|disabled| *disabled).map(|_| false),
         }),
     }
 }
 
 impl RawTool {
+    /// Whether it is a tool that this API defines and the client runs.
+    fn is_run_by_client(&self) -> bool {
+        let kind = self.kind.as_deref().unwrap_or_default();
+        let kinds = ["bash_", "text_editor_", "memory_", "computer_"];
+        kinds.iter().any(|known| kind.starts_with(known))
+    }
+
+    fn wrong_type(&self, at: usize) -> GatewayError {
+        let kind = self.kind.as_deref().unwrap_or_default();
+        let reason = format!("tools of type `{kind}` are not served here; only `custom` ones are.");
+        wrong(format!("tools.{at}.type"), reason)
+    }
+
     /// `at` is its index in the list.
     fn read(self, at: usize) -> Result<Tool, GatewayError> {
         let path = |field: &str| format!("tools.{at}.{field}");
-        if let Some(kind) = self.kind.filter(|kind| kind != "custom") {
-            let reason =
-                format!("tools of type `{kind}` are not served here; only `custom` ones are.");
-            return Err(wrong(path("type"), reason));
+        if self.kind.as_ref().is_some_and(|kind| kind != "custom") {
+            return Err(self.wrong_type(at));
         }
         let name = self.name.unwrap_or_default();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
