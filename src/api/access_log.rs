@@ -19,7 +19,7 @@ use axum::{
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use super::{Source, layers, refusal_limits::count_refusal};
+use super::{Source, dialect::Dialect, layers, refusal_limits::count_refusal};
 use crate::{
     base::{keys::rising_id, timestamp},
     gateway::{Gateway, traffic::End},
@@ -29,7 +29,7 @@ use crate::{
     wire::{
         agent::Agent,
         chat::Usage,
-        error::{Cause, ErrorLabel},
+        error::{Cause, ErrorLabel, Failed},
     },
 };
 
@@ -164,6 +164,7 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     handler: impl FnOnce(Request, RequestLog) -> F,
 ) -> Response {
     let id = request_id(&request);
+    let dialect = Dialect::of(&request, route.as_ref());
     let log = RequestLog::default();
     log.fields().request_id = match id.to_str() {
         Ok(id) => loggable(id),
@@ -181,14 +182,6 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     };
     let handler = |request| handler(request, log);
     let mut response = layers::handle(gateway, request, source, handler).await;
-    response.headers_mut().insert(REQUEST_ID, id);
-    let expiry = line.log.expiry(gateway).map(timestamp::shown);
-    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
-        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
-    }
-    line.status = Some(response.status().as_u16());
-    // An empty body and the body of a HEAD response are never polled.
-    line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
     if let Some(ErrorLabel(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
         // Without an account it was counted when it was refused.
@@ -201,6 +194,19 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     if let Some(Cause(cause)) = response.extensions_mut().remove() {
         line.log.fields().problem = Some(cause);
     }
+    if let Some(Failed(error)) = response.extensions_mut().remove() {
+        line.log.fields().problem = Some(error.cause());
+        response = dialect.translated(&error, &id, response);
+    }
+    dialect.mark(&id, &mut response);
+    response.headers_mut().insert(REQUEST_ID, id);
+    let expiry = line.log.expiry(gateway).map(timestamp::shown);
+    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
+        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
+    }
+    line.status = Some(response.status().as_u16());
+    // An empty body and the body of a HEAD response are never polled.
+    line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
     response.map(|body| Body::new(LoggedBody { body, line }))
 }
 
@@ -255,7 +261,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Matched(path) => path.as_str(),
             Self::Known(path) => path,

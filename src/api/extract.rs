@@ -7,10 +7,10 @@ use std::{net::IpAddr, sync::Arc};
 use axum::{
     body::Body,
     extract::{FromRequestParts, Request},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, HeaderName, header, request::Parts},
 };
 
-use super::{Source, access_log::RequestLog, refusal_limits::find_caller};
+use super::{Source, access_log::RequestLog, dialect::Dialect, refusal_limits::find_caller};
 use crate::{
     base::keys::ApiKey,
     catalog::Plan,
@@ -19,6 +19,10 @@ use crate::{
     net::drain::drain_unread,
     wire::{agent::Agent, error::GatewayError},
 };
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Most keys of one request that are tried.
+const MAX_KEYS: usize = 4;
 
 /// Address of the client: the peer of the connection, or the client of a trusted proxy.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,31 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError>
         return Err(GatewayError::MissingKey);
     }
     ApiKey::parse(key).ok_or(GatewayError::InvalidKey)
+}
+
+/// The API keys of a request of the Messages API: those in `x-api-key` and `Authorization` that have the form of our
+/// keys. One of the headers may have a key of another service, which is skipped.
+pub(crate) fn presented_keys(headers: &HeaderMap) -> Result<Vec<ApiKey>, GatewayError> {
+    let plain = headers.get_all(API_KEY).iter();
+    let plain = plain.map(|value| value.to_str().map(str::trim).unwrap_or("?"));
+    let bearer = headers.get_all(header::AUTHORIZATION).iter();
+    let bearer = bearer.filter_map(|value| {
+        let (scheme, key) = value.to_str().unwrap_or("bearer ?").split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
+    let mut sent = plain
+        .chain(bearer)
+        .filter(|key| !key.is_empty())
+        .take(MAX_KEYS)
+        .peekable();
+    if sent.peek().is_none() {
+        return Err(GatewayError::MissingKey);
+    }
+    let keys: Vec<_> = sent.filter_map(ApiKey::parse).collect();
+    if keys.is_empty() {
+        return Err(GatewayError::InvalidKey);
+    }
+    Ok(keys)
 }
 
 /// The caller that the ledger found for a key, or the error for the client: invalid key, or ledger unavailable.
@@ -64,12 +93,18 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
-        let key = presented_key(&parts.headers).ok();
+        let keys = match Dialect::of_headers(&parts.headers) {
+            Dialect::OpenAi => presented_key(&parts.headers).map(|key| vec![key]),
+            Dialect::Messages => presented_keys(&parts.headers),
+        };
+        let mut keys = keys.unwrap_or_default();
         let client = parts.extensions.get().map(|Peer(address)| *address);
-        let caller = if may_look_up(gateway, key.as_ref(), client) {
-            optional_caller(&gateway.ledger, key).await
-        } else {
+        let sent = keys.len();
+        keys.retain(|key| may_look_up(gateway, key, client));
+        let caller = if keys.is_empty() && sent > 0 {
             None
+        } else {
+            optional_caller(&gateway.ledger, keys).await
         };
         if let Some((caller, log)) = caller.as_ref().zip(parts.extensions.get::<RequestLog>()) {
             log.caller(caller);
@@ -80,23 +115,28 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
 }
 
 /// Whether a key may be looked up in the store. While an address has been refused too often, only known keys are.
-fn may_look_up(gateway: &Gateway, key: Option<&ApiKey>, client: Option<IpAddr>) -> bool {
-    key.is_none_or(|key| gateway.ledger.has_in_memory(key.digest()))
-        || gateway.refusals.address_wait(|| client).is_none()
+fn may_look_up(gateway: &Gateway, key: &ApiKey, client: Option<IpAddr>) -> bool {
+    gateway.ledger.has_in_memory(key.digest()) || gateway.refusals.address_wait(|| client).is_none()
 }
 
 /// The caller of a public endpoint, if it has a valid key. If the store is unavailable, cached data is used, because
 /// the list of models must not fail (§4.4).
-async fn optional_caller(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
-    let Some(key) = key else {
+async fn optional_caller(ledger: &Ledger, keys: Vec<ApiKey>) -> Option<Caller> {
+    if keys.is_empty() {
         let _ = ledger.refresh().await;
         return None;
-    };
-    let digest = key.digest();
-    match ledger.fresh_caller(digest).await {
-        Ok(caller) => caller,
-        Err(_) => ledger.caller(digest).await.ok().flatten(),
     }
+    for key in keys {
+        let digest = key.digest();
+        let caller = match ledger.fresh_caller(digest).await {
+            Ok(caller) => caller,
+            Err(_) => ledger.caller(digest).await.ok().flatten(),
+        };
+        if caller.is_some() {
+            return caller;
+        }
+    }
+    None
 }
 
 /// The caller of a billed request, found by its key, and the unread body.
@@ -107,10 +147,11 @@ pub(crate) async fn authenticated(
     request: Request,
     source: Option<&Source>,
     log: &RequestLog,
+    dialect: Dialect,
 ) -> Result<(Caller, Body), GatewayError> {
     let headers = request.headers();
     let client = || source.map(|source| source.client(headers));
-    let caller = find_caller(gateway, headers, client, false).await;
+    let caller = find_caller(gateway, headers, dialect, client, false).await;
     if let Some(agent) = Agent::read(headers) {
         log.sent_by(agent);
     }

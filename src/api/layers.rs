@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use super::{
     Source,
     access_log::{RequestLog, loggable, loggable_method},
+    dialect::Dialect,
     refusal_limits::{check_account, client_address, count_unknown, find_caller},
 };
 use crate::{
@@ -77,7 +78,8 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let client = client_address(&request, None);
-    let caller = find_caller(&gateway, request.headers(), || client, true).await;
+    let headers = request.headers();
+    let caller = find_caller(&gateway, headers, Dialect::OpenAi, || client, true).await;
     let caller = caller.and_then(|caller| {
         log_caller(&request, &caller);
         check_account(&gateway, &caller.account_id).map(|()| caller)
@@ -108,7 +110,9 @@ pub(crate) async fn route_not_found(
         path: loggable(path),
     };
     let error = if path == "/v1" || path.starts_with("/v1/") {
-        match find_caller(&gateway, request.headers(), || client, true).await {
+        let headers = request.headers();
+        let dialect = Dialect::of(&request, None);
+        match find_caller(&gateway, headers, dialect, || client, true).await {
             Ok(caller) => {
                 log_caller(&request, &caller);
                 check_account(&gateway, &caller.account_id)

@@ -8,6 +8,7 @@
 
 mod access_log;
 mod body;
+mod dialect;
 mod extract;
 mod layers;
 pub(crate) mod operator;

@@ -13,7 +13,8 @@ use axum::{
 
 use super::{
     Source,
-    extract::{Peer, presented_key, require_caller},
+    dialect::Dialect,
+    extract::{Peer, presented_key, presented_keys, require_caller},
 };
 use crate::{
     base::keys::KeyDigest,
@@ -37,12 +38,17 @@ pub(crate) fn client_address(request: &Request, source: Option<&Source>) -> Opti
 pub(crate) async fn find_caller(
     gateway: &Gateway,
     headers: &HeaderMap,
+    dialect: Dialect,
     client: impl Fn() -> Option<IpAddr>,
     fresh: bool,
 ) -> Result<Caller, GatewayError> {
-    let found = match presented_key(headers) {
-        Ok(key) => look_up(gateway, key.digest(), &client, fresh).await,
-        Err(error) => Err(error),
+    let found = match dialect {
+        Dialect::OpenAi => match presented_key(headers) {
+            Ok(key) => look_up(gateway, key.digest(), &client, fresh).await,
+            Err(error) => Err(error),
+        },
+        // Boxed, so that the other requests reserve no memory for it.
+        Dialect::Messages => Box::pin(find_by_any(gateway, headers, &client, fresh)).await,
     };
     match found {
         Err(error @ (GatewayError::MissingKey | GatewayError::InvalidKey)) => {
@@ -50,6 +56,23 @@ pub(crate) async fn find_caller(
         }
         other => other,
     }
+}
+
+/// Finds the caller by the first key that is valid; the error is that of the last one.
+async fn find_by_any(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    client: impl Fn() -> Option<IpAddr>,
+    fresh: bool,
+) -> Result<Caller, GatewayError> {
+    let mut found = Err(GatewayError::InvalidKey);
+    for key in presented_keys(headers)? {
+        found = look_up(gateway, key.digest(), &client, fresh).await;
+        if !matches!(found, Err(GatewayError::InvalidKey)) {
+            break;
+        }
+    }
+    found
 }
 
 async fn look_up(
@@ -102,6 +125,12 @@ pub(crate) fn count_refusal(gateway: &Gateway, account_id: &str, label: &str, re
     }
     let may_retry = response.headers().contains_key(header::RETRY_AFTER);
     gateway.refusals.count(account_id, may_retry);
+}
+
+/// Counts a request that counts tokens, or refuses it: they are free and in no window, so this is their only bound.
+pub(crate) fn count_count(gateway: &Gateway, caller: &Caller) -> Result<(), GatewayError> {
+    let counted = gateway.refusals.count_counting(&caller.account_id);
+    counted.map_err(|seconds| GatewayError::TooManyCounts { seconds })
 }
 
 fn too_many(whose: &'static str, seconds: u64) -> GatewayError {

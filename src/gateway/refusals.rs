@@ -1,4 +1,4 @@
-//! Bounds on refused requests, by account and by client address.
+//! Bounds on refused requests, by account and by client address, and on requests that count tokens.
 //!
 //! A refused request costs its sender nothing and takes nothing from the rate-limit window, so these bounds are all that
 //! keeps a client from sending them without end. Each account, and each address for requests without a valid key, has a
@@ -24,12 +24,17 @@ mod buckets;
 
 use self::buckets::Buckets;
 
+/// How many requests of an account may count tokens per minute. Clients send a dozen at once, so a full bucket has room
+/// for many of those.
+const COUNTS_PER_MINUTE: u32 = 600;
+
 /// Most accounts, and most networks, that are tracked at a time.
 const MAX_BUCKETS: usize = 16_384;
 
 pub struct Refusals {
     accounts: Bounded<String>,
     networks: Bounded<Network>,
+    counting: Bounded<String>,
     started: Instant,
 }
 
@@ -46,6 +51,7 @@ impl Refusals {
         Self {
             accounts: Bounded::new(limits.per_account),
             networks: Bounded::new(limits.per_address),
+            counting: Bounded::new(COUNTS_PER_MINUTE),
             started: Instant::now(),
         }
     }
@@ -90,6 +96,20 @@ impl Refusals {
             let wait = buckets.wait(&network, now);
             if wait.is_none() {
                 buckets.take(&network, buckets::REFUSAL, now);
+            }
+            wait
+        });
+        waits.flatten().map_or(Ok(()), Err)
+    }
+
+    /// Counts a request of an account that counts tokens, unless there were too many: then returns for how many seconds
+    /// the account has to wait.
+    pub(crate) fn count_counting(&self, account_id: &str) -> Result<(), u64> {
+        let now = self.now_ms();
+        let waits = self.counting.with(|buckets| {
+            let wait = buckets.wait(account_id, now);
+            if wait.is_none() {
+                buckets.take(account_id, buckets::REFUSAL, now);
             }
             wait
         });

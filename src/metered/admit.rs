@@ -138,6 +138,11 @@ impl Admitted {
         self.hold.expires_at
     }
 
+    /// The tokens that the current step sends, as they were estimated.
+    pub(crate) fn estimated_input(&self) -> u64 {
+        self.input.estimate
+    }
+
     /// Sets the deployment of the current attempt.
     pub(crate) fn set_deployment(&mut self, deployment: &Deployment) {
         self.hold.set_deployment(&deployment.name);

@@ -42,6 +42,7 @@ impl Assembled {
         Answer {
             choices: choices.collect(),
             usage,
+            native: None,
         }
     }
 }

@@ -67,12 +67,24 @@ impl<'a> Attempts<'a> {
         admitted: &mut Admitted,
     ) -> Result<RunningAttempt, UpstreamError> {
         let model = &call.route.target.id;
+        if call.needs_native() {
+            self.skip_others(model);
+        }
         let attempt = self.routes.deployments.pick(model, &self.tried);
         let attempt =
             attempt.ok_or_else(|| UpstreamError::Connect("no deployment is left to try".into()))?;
         self.made += 1;
         admitted.set_deployment(&attempt.deployment);
         Ok(attempt)
+    }
+
+    /// Treats deployments that cannot serve a request of the Messages API as it is like those that were tried.
+    fn skip_others(&mut self, model: &str) {
+        for record in self.routes.deployments.not_native(model) {
+            if !self.tried.iter().any(|tried| Arc::ptr_eq(tried, record)) {
+                self.tried.push(record.clone());
+            }
+        }
     }
 
     /// Ends the attempts: this one has started to answer.

@@ -14,6 +14,7 @@ use crate::{
     wire::{
         chat::{Answer, Bill, Frames, ShowUsage},
         error::Envelope,
+        messages::{self, NewMessage, ToolIds},
         responses::{Events, NewResponse, error_event},
         stream_normalizer::StreamNormalizer,
         stream_writer::StreamWriter,
@@ -30,6 +31,8 @@ pub(crate) enum Form {
         /// The conversation up to this response, as JSON.
         input: String,
     },
+    /// `/v1/messages` (§4.9).
+    Messages(Box<NewMessage>),
 }
 
 /// The data that is stored together with a response.
@@ -39,20 +42,51 @@ pub(crate) struct Storing {
     input: String,
 }
 
-/// Writes an error as the last event of a stream; the number is that of the events before it.
-pub(crate) type ErrorWriter = fn(&Envelope, u64) -> Bytes;
+/// What the body of a stream writes by itself, in the form of its API.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamStyle {
+    /// The last event of a stream whose task died.
+    pub error: ErrorWriter,
+    /// What is sent while a provider is silent.
+    pub keep_alive: &'static [u8],
+}
+
+/// Writes an error as the last event of a stream; the number is that of the events before it, the text the request ID.
+pub(crate) type ErrorWriter = fn(&Envelope, u64, &str) -> Bytes;
+
+/// A comment, which clients ignore.
+const COMMENT: &[u8] = b": keep-alive\n\n";
 
 impl Form {
-    /// Writes errors of streams whose task died.
-    pub(crate) fn error_writer(&self) -> ErrorWriter {
+    /// Whether a streamed response starts though the provider is silent.
+    pub(crate) fn starts_early(&self) -> bool {
+        matches!(self, Self::Messages(_))
+    }
+
+    pub(crate) fn stream_style(&self) -> StreamStyle {
         match self {
-            Self::Chat => |envelope, _| Frames::error(envelope),
-            Self::Response { .. } => error_event,
+            Self::Chat => StreamStyle {
+                error: |envelope, _, _| Frames::error(envelope),
+                keep_alive: COMMENT,
+            },
+            Self::Response { .. } => StreamStyle {
+                error: |envelope, sequence, _| error_event(envelope, sequence),
+                keep_alive: COMMENT,
+            },
+            Self::Messages(_) => StreamStyle {
+                error: |envelope, _, request_id| messages::error_event(envelope, request_id),
+                keep_alive: messages::PING,
+            },
         }
     }
 
     /// The writer of a streamed response, and the data to store it with if the request has `store: true`.
-    pub(crate) fn stream_writer(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
+    /// `input` are the estimated tokens of the prompt.
+    pub(crate) fn stream_writer(
+        self,
+        call: &ChatCall,
+        input: u64,
+    ) -> (Box<dyn StreamWriter>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -66,6 +100,12 @@ impl Form {
             Self::Response { response, input } => {
                 let storing = Storing::new(&response, input, call);
                 (Box::new(Events::new(*response, now)), storing)
+            }
+            Self::Messages(message) => {
+                let model = call.route.requested_name().to_owned();
+                let ids = ToolIds::of(&call.messages);
+                let events = messages::Events::new(*message, model, ids, input);
+                (Box::new(events), None)
             }
         }
     }
@@ -96,6 +136,10 @@ impl Form {
                     None => None,
                 };
                 stored.unwrap_or_else(|| object(false)).into_bytes()
+            }
+            Self::Messages(message) => {
+                let ids = ToolIds::of(&call.messages);
+                message.whole(call.route.requested_name(), answer, ids, bill)
             }
         }
     }

@@ -43,7 +43,7 @@ use self::{
 };
 
 pub(crate) use could_start::could_start;
-pub(crate) use form::{ErrorWriter, Form, now};
+pub(crate) use form::{Form, StreamStyle, now};
 
 /// How many frames may wait for a slow client before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;

@@ -281,6 +281,7 @@ impl Reader for Plain {
             Part::Content { choice, .. }
             | Part::ToolCall { choice, .. }
             | Part::Finish { choice, .. } => choice < self.n,
+            Part::Native(ref event) => event.is_content(),
             Part::Usage(_) | Part::Silence => false,
         };
         self.parts.push_back(part);

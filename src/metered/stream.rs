@@ -1,8 +1,16 @@
 //! A streamed response, relayed from the provider to the client as it arrives.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::sync::mpsc::{self, error::TrySendError};
+
+mod early;
 
 use super::{
     Admitted, ClientWatch, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled,
@@ -44,29 +52,18 @@ pub(crate) async fn stream(
     mut admitted: Admitted,
     mut client: ClientWatch,
 ) -> Result<Started, NotStarted> {
+    if form.starts_early() {
+        return early::stream(call, form, admitted, client).await;
+    }
     let gateway = admitted.gateway.clone();
-    let opened = {
-        let waiting = client.client.clone();
-        let mut parts = CallParts {
-            gateway: &gateway,
-            call: &mut call,
-            admitted: &mut admitted,
-        };
-        let mut opening = pin!(Source::open(&mut parts, &waiting));
-        tokio::select! {
-            opened = client.while_waiting(&gateway.abandoned, opening.as_mut()) => opened,
-            () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
-        }
-    };
+    let opened = open(&gateway, &mut call, &mut admitted, &mut client).await;
     let source = match opened {
         Ok(source) => source,
         Err(failure) => return Err(admitted.end_without_response(failure).await),
     };
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
-    let (writer, storing) = form.stream_writer(&call);
-    let normalizer = StreamNormalizer::new(writer, call.choices());
-    let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
+    let (output, receiver) = Output::new(form, &call, &admitted);
     let started = Started {
         reply: Reply::Stream(receiver),
         routed: call.route.routed(),
@@ -77,19 +74,42 @@ pub(crate) async fn stream(
         admitted,
         client,
         source,
-        output: Output {
-            normalizer,
-            storing,
-            frames,
-        },
+        output,
     };
-    let mut relay = Box::pin(relay.run());
+    run_or_spawn(&gateway, Box::pin(relay.run())).await;
+    Ok(started)
+}
+
+/// Runs the relay of a stream, in a task of its own unless it is over at once.
+async fn run_or_spawn<F: Future<Output = ()> + Send + 'static>(
+    gateway: &Gateway,
+    mut relay: Pin<Box<F>>,
+) {
     // Polled once before it gets its task, so that frames that are ready leave with the head of the response.
     let is_over = poll_fn(|context| Poll::Ready(relay.as_mut().poll(context).is_ready())).await;
     if !is_over {
         gateway.tasks.spawn(relay);
     }
-    Ok(started)
+}
+
+/// Opens the provider's stream.
+async fn open(
+    gateway: &Arc<Gateway>,
+    call: &mut ChatCall,
+    admitted: &mut Admitted,
+    client: &mut ClientWatch,
+) -> Result<Source, Failure> {
+    let waiting = client.client.clone();
+    let mut parts = CallParts {
+        gateway,
+        call,
+        admitted,
+    };
+    let mut opening = pin!(Source::open(&mut parts, &waiting));
+    tokio::select! {
+        opened = client.while_waiting(&gateway.abandoned, opening.as_mut()) => opened,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    }
 }
 
 /// A stream that is open, on its way from the provider to the client.
@@ -224,6 +244,18 @@ enum Reader {
 }
 
 impl Output {
+    /// The output, and where its frames arrive.
+    fn new(form: Form, call: &ChatCall, admitted: &Admitted) -> (Self, mpsc::Receiver<Frame>) {
+        let (writer, storing) = form.stream_writer(call, admitted.estimated_input());
+        let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
+        let output = Self {
+            normalizer: StreamNormalizer::new(writer, call.choices()),
+            storing,
+            frames,
+        };
+        (output, receiver)
+    }
+
     /// Stores the response if it is to be stored, then sends its last frames: a client that has them may refer to the
     /// stored response at once.
     async fn finish(&mut self, gateway: &Gateway) {

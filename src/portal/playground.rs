@@ -31,7 +31,7 @@ use crate::{
     gateway::Gateway,
     ledger::Caller,
     net::drain::drain_unread,
-    wire::error::GatewayError,
+    wire::{error::GatewayError, messages::NativeHeaders},
 };
 
 /// Name of the API key with which the playground makes its calls. It is an ordinary key in the account's list,
@@ -99,8 +99,9 @@ pub(crate) async fn run(
     match caller {
         Ok(caller) => {
             let chat = Endpoint::ChatCompletions;
-            let answered = chat.serve_caller(&gateway, caller, &log, body).await;
-            answered.unwrap_or_else(GatewayError::into_response)
+            let headers = NativeHeaders::default();
+            let serving = chat.serve_caller(&gateway, caller, &log, &headers, body);
+            serving.await.unwrap_or_else(GatewayError::into_response)
         }
         Err(refused) => {
             drain_unread(body);

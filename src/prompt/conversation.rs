@@ -140,6 +140,26 @@ pub(crate) fn with_one_system_prompt(
     conversation
 }
 
+/// Merges the system messages at the start into one, after the gateway's identity prompt if there is one. Later ones
+/// stay where they are: clients of the Messages API put them next to what they are about, and caches depend on it.
+pub(crate) fn with_first_system_prompt(
+    messages: Vec<Message>,
+    identity: Option<&str>,
+) -> Vec<Message> {
+    let leading = messages.iter();
+    let leading = leading
+        .take_while(|message| message.role == Role::System)
+        .count();
+    if leading < 2 && identity.is_none() {
+        return messages;
+    }
+    let mut rest = messages;
+    let later = rest.split_off(leading);
+    let mut conversation = with_one_system_prompt(rest, identity);
+    conversation.extend(later);
+    conversation
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};

@@ -32,6 +32,7 @@ use crate::{
         },
         error::GatewayError,
         json_text::JsonText,
+        messages::NativeRequest,
     },
 };
 
@@ -39,7 +40,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ChatCall {
     pub route: Route,
-    /// The system message, if any, is the first and only one; every content is one string.
+    /// The first message is the system prompt, if there is one; every content is one string. Only requests of the
+    /// Messages API have further system messages.
     pub messages: Vec<Message>,
     pub settings: Settings,
     /// The settings that the caller sent, for hybrids only: one target may drop a setting that another accepts.
@@ -62,6 +64,8 @@ pub(crate) struct ChatCall {
     pub include_usage: bool,
     /// The coding agent that sent the request, for the record of the call. Providers do not see it.
     pub agent: Option<Arc<Agent>>,
+    /// The request as the caller sent it, if a provider of the caller's API may serve it.
+    pub native: Option<Arc<NativeRequest>>,
     /// The tokens of a large call, counted in advance: see [`Self::count_in_advance`].
     counted: Option<Counted>,
     /// Reservation of the memory of the body that the call was made of; it counts until the call is dropped.
@@ -110,8 +114,14 @@ pub(crate) fn prepare(
         }
         _ => OfferedTools::Callers(tools),
     };
+    let identity = additions.identity_prompt;
+    let messages = if request.keeps_system_messages {
+        conversation::with_first_system_prompt(request.messages, identity)
+    } else {
+        conversation::with_one_system_prompt(request.messages, identity)
+    };
     Ok(Box::new(ChatCall {
-        messages: conversation::with_one_system_prompt(request.messages, additions.identity_prompt),
+        messages,
         requested_settings: route.requested.is_hybrid().then(|| settings.clone()),
         settings,
         budget: requested_budget.of(&route.target),
@@ -131,12 +141,19 @@ pub(crate) fn prepare(
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
         agent: None,
+        native: None,
         counted: None,
         body_memory: None,
     }))
 }
 
 impl ChatCall {
+    /// Whether only a provider of the caller's own API can serve the call.
+    pub(crate) fn needs_native(&self) -> bool {
+        let native = self.native.as_ref();
+        native.is_some_and(|native| native.is_required())
+    }
+
     /// How many completions the response has.
     pub(crate) fn choices(&self) -> u32 {
         self.n.unwrap_or(1)
@@ -252,6 +269,7 @@ impl ChatCall {
             stream: _,
             include_usage: _,
             agent: _, // not sent to providers
+            native,
             counted: _,
             body_memory: _,
         } = self;
@@ -273,6 +291,9 @@ impl ChatCall {
         // Values that the gateway sets; they are sent, but providers do not bill them.
         count.sent(reasoning_effort.unwrap_or_default());
         count.sent(user);
+        if let Some(native) = native {
+            native.count(messages.len(), &mut count);
+        }
         count
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Client {
     query: Option<String>,
     /// Header lines sent with every request, each ending in CRLF.
     headers: String,
+    /// Further lines, which a request can replace by its own.
+    default_lines: String,
     /// Key headers: requests use them in turn.
     keys: Vec<(HeaderName, HeaderValue)>,
     next_key: AtomicUsize,
@@ -107,6 +109,7 @@ impl Client {
             headers: format!(
                 "host: {host}{port}\r\ncontent-type: application/json\r\naccept-encoding: identity\r\nuser-agent: {agent}\r\n"
             ),
+            default_lines: String::new(),
             keys: keys.collect::<Result<_, String>>()?,
             next_key: AtomicUsize::new(0),
             timeouts: config.timeouts,
@@ -114,9 +117,9 @@ impl Client {
         })
     }
 
-    /// Adds a header that is sent with every request.
-    pub(crate) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.extend([name, ": ", value, "\r\n"]);
+    /// Adds a header that is sent with every request, except for those that bring their own lines.
+    pub(crate) fn with_default_header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.default_lines.extend([name, ": ", value, "\r\n"]);
         self
     }
 
@@ -136,29 +139,60 @@ impl Client {
         call: &ChatCall,
         model: &str,
     ) -> Result<Response, UpstreamError> {
-        let response = self.send("POST", path, &body).await?;
+        let response = self.send("POST", path, &body, &self.default_lines).await?;
         if response.status == StatusCode::OK {
             return Ok(response);
         }
+        Err(self.refusal(response, call, model, false).await)
+    }
+
+    /// Posts a request of the caller with header lines of its own. What the provider says about it is not redacted,
+    /// because the caller speaks the provider's API.
+    pub(crate) async fn post_native(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        lines: &str,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Response, UpstreamError> {
+        let response = self.send("POST", path, &body, lines).await?;
+        if response.status == StatusCode::OK {
+            return Ok(response);
+        }
+        Err(self.refusal(response, call, model, true).await)
+    }
+
+    /// The error for a response with another status than 200.
+    async fn refusal(
+        &self,
+        response: Response,
+        call: &ChatCall,
+        model: &str,
+        is_native: bool,
+    ) -> UpstreamError {
         let (status, retry_after) = (response.status.as_u16(), response.retry_after);
         let reading = tokio::time::timeout(
             ERROR_BODY_TIMEOUT,
             response.body_up_to(MAX_ERROR_BODY_BYTES),
         );
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
+        if let Some(message) = reason::verbatim(status, &body).filter(|_| is_native) {
+            return UpstreamError::Verbatim { status, message };
+        }
         let requested = call.route.requested_name();
         let reason = self.redactor.public_reason(status, &body, model, requested);
-        Err(UpstreamError::Status {
+        UpstreamError::Status {
             status,
             reason,
             retry_after: retry_after.or_else(|| retry_delay(&body)),
             about_us: reason::is_operators_fault(&body),
-        })
+        }
     }
 
     /// Sends a GET request to a path that costs nothing; the texts are for the operator.
     pub(crate) async fn probe(&self, path: &str) -> Result<String, String> {
-        let response = self.send("GET", path, &[]).await;
+        let response = self.send("GET", path, &[], &self.default_lines).await;
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status.as_u16();
         match response.status {
@@ -173,8 +207,14 @@ impl Client {
         }
     }
 
-    async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Response, UpstreamError> {
-        let request = self.head(method, path, body)?;
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        lines: &str,
+    ) -> Result<Response, UpstreamError> {
+        let request = self.head(method, path, body, lines)?;
         let first_byte = self.timeouts.first_byte;
         let exchange = async {
             let mut connection = self.pool.take().await?;
@@ -201,7 +241,13 @@ impl Client {
     }
 
     /// Request line and headers, with the key whose turn it is.
-    fn head(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, UpstreamError> {
+    fn head(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        lines: &str,
+    ) -> Result<Vec<u8>, UpstreamError> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let query = self.query.as_deref();
         let mut head = Vec::with_capacity(512);
@@ -225,6 +271,7 @@ impl Client {
         }
         put(" HTTP/1.1\r\n");
         put(&self.headers);
+        put(lines);
         if !self.keys.is_empty() {
             let next_key = self.next_key.fetch_add(1, Ordering::Relaxed) % self.keys.len();
             let (name, value) = &self.keys[next_key];

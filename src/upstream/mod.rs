@@ -61,6 +61,11 @@ impl Provider {
         }
     }
 
+    /// Whether it speaks the Messages API.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Anthropic(_))
+    }
+
     /// Requests a whole response.
     ///
     /// The futures here and in [`stream`](Self::stream) are boxed, because the caller's future is moved around and

@@ -94,6 +94,16 @@ impl Redactor {
     }
 }
 
+/// The message of an error about the caller's request, in the provider's words.
+pub(crate) fn verbatim(status: u16, body: &[u8]) -> Option<String> {
+    if !matches!(status, 400 | 413 | 422) || is_operators_fault(body) {
+        return None;
+    }
+    let error = error_in(body)?;
+    let message = error.get("message")?.as_str()?;
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
 /// Whether an error says that the request exceeds the model's context. Some vendors have an error code for it, others
 /// only a message.
 fn is_context_overflow(error: &Value, message: &str) -> bool {
@@ -128,11 +138,22 @@ fn error_in(body: &[u8]) -> Option<Value> {
     Some(body.get("error").unwrap_or(body).clone())
 }
 
-/// Whether a status 400 is about the operator's key or region: Google has no other status for that.
+/// Whether a status 400 is about the operator's key, region or account: Google and Anthropic have no other status for
+/// some of that.
 pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
+    const ABOUT_ACCOUNT: [&str; 3] = [
+        "credit balance is too low",
+        "specified api usage limits",
+        "organization has been disabled",
+    ];
     let Some(error) = error_in(body) else {
         return false;
     };
+    let message = error.get("message").and_then(Value::as_str);
+    let message = message.unwrap_or_default().to_lowercase();
+    if ABOUT_ACCOUNT.iter().any(|words| message.contains(words)) {
+        return true;
+    }
     let details = error.get("details").and_then(Value::as_array);
     let mut reasons = details.into_iter().flatten();
     error.get("status").and_then(Value::as_str) == Some("FAILED_PRECONDITION")
@@ -232,12 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_about_the_operators_key_or_region_are_not_shown() {
+    fn errors_about_the_operators_key_region_or_account_are_not_shown() {
         let redactor = Redactor::new("https://api.vendor.com/v1", &[]);
         for error in [
             json!({ "message": "API key not valid.", "status": "INVALID_ARGUMENT",
                 "details": [{ "@type": "x" }, { "reason": "API_KEY_INVALID" }] }),
             json!({ "message": "Location is not supported.", "status": "FAILED_PRECONDITION" }),
+            json!({ "message": "Your credit balance is too low to access the API." }),
         ] {
             let body = json!({ "error": error }).to_string();
             let reason = redactor.public_reason(400, body.as_bytes(), "m", "n");

@@ -7,13 +7,35 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::shape::{Excess, MAX_DEPTH, MAX_VALUES, excess};
 use crate::wire::error::GatewayError;
 
+/// Writes the error for the field at a path, with the reason.
+type FieldError = fn(&str, &str) -> GatewayError;
+
+/// Parses a body of OpenAI's APIs, whose errors name a field like `tools[1].type`.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
+    parse_with(body, |path, reason| {
+        GatewayError::invalid(path, format!("`{path}` is not right: {reason}."))
+    })
+}
+
+/// Parses a body of the Messages API, whose errors begin with the path in dots: `tools.1.type: …`.
+pub(crate) fn parse_dotted<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
+    parse_with(body, |path, reason| {
+        let path = path.replace('[', ".").replace(']', "");
+        let message = format!("{path}: {reason}.");
+        GatewayError::invalid(path, message)
+    })
+}
+
+fn parse_with<T: DeserializeOwned>(
+    body: &[u8],
+    field_error: FieldError,
+) -> Result<T, GatewayError> {
     if let Some(excess) = excess(body) {
         return Err(too_much(&excess));
     }
     // Checks the whole body, including values that the parser skips.
     let body = std::str::from_utf8(body).map_err(not_json)?;
-    serde_json::from_str(body).map_err(|_| explain::<T>(body))
+    serde_json::from_str(body).map_err(|_| explain::<T>(body, field_error))
 }
 
 /// The error for a body that is refused before it is parsed.
@@ -40,7 +62,7 @@ fn too_much(excess: &Excess<'_>) -> GatewayError {
 /// Parses an invalid body again, this time tracking the path, to find the field at fault.
 ///
 /// Tracking has a cost for each key, so valid requests are parsed without it. The number of keys is bounded by then.
-fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
+fn explain<T: DeserializeOwned>(body: &str, field_error: FieldError) -> GatewayError {
     // First checks that it is JSON at all: where the typed parser expects a keyword or a variant, it reports any other
     // value as bad syntax.
     if let Err(error) = serde_json::from_str::<IgnoredAny>(body) {
@@ -61,7 +83,7 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
             message: format!("The body must be a JSON object: {reason}."),
             param: None,
         },
-        path => GatewayError::invalid(path, format!("`{path}` is not right: {reason}.")),
+        path => field_error(path, &reason),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The public API as JSON: requests, responses, stream events and errors of chat completions and `/v1/responses`.
+//! The public API as JSON: requests, responses, stream events and errors of chat completions, `/v1/responses` and
+//! `/v1/messages`.
 //!
 //! A body that cannot be read is refused with the field at fault and the reason. A provider's stream that breaks the
 //! contract ends in an error event; nothing of it reaches the client as it was sent.
@@ -12,6 +13,7 @@ pub(crate) mod error;
 mod integer;
 pub(crate) mod json_text;
 pub(crate) mod json_writer;
+pub(crate) mod messages;
 pub(crate) mod model;
 pub(crate) mod part;
 mod pricing;

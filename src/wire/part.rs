@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use crate::wire::{
     chat::{Answer, FinishReason, Usage},
     json_text::JsonText,
+    messages::NativeEvent,
 };
 
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub(crate) enum Part {
         reason: FinishReason,
     },
     Usage(Usage),
+    /// An event that is relayed as it came, because the caller speaks the provider's API.
+    Native(NativeEvent),
     /// A sign of life from the provider without content, such as a ping.
     Silence,
 }

@@ -74,6 +74,7 @@ impl<W: StreamWriter> StreamNormalizer<W> {
     pub(crate) fn on_part(&mut self, part: Part) -> Result<(), UpstreamError> {
         match part {
             Part::Silence => {}
+            Part::Native(event) => self.writer.native(&event, &mut self.ready),
             Part::Usage(usage) => self.usage = Some(usage), // the last report counts
             Part::Content {
                 choice,

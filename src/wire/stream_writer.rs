@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     chat::{Bill, FinishReason},
     json_text::JsonText,
+    messages::NativeEvent,
 };
 use crate::wire::error::Envelope;
 
@@ -37,6 +38,9 @@ pub(crate) trait StreamWriter: Send {
     );
 
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>);
+
+    /// Relays an event of a provider that speaks the caller's API. Such a response has no other content.
+    fn native(&mut self, _event: &NativeEvent, _out: &mut Vec<Bytes>) {}
 
     /// The complete response to be stored, if the caller wants it stored.
     fn to_store(&self, _bill: Option<Bill>) -> Option<String> {
@@ -91,6 +95,10 @@ impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
 
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
         (**self).close(choice, reason, out);
+    }
+
+    fn native(&mut self, event: &NativeEvent, out: &mut Vec<Bytes>) {
+        (**self).native(event, out);
     }
 
     fn to_store(&self, bill: Option<Bill>) -> Option<String> {

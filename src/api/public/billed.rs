@@ -10,13 +10,19 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{caller_body::read_caller_body, chat, confirm::retry_if_stale, responses};
+use super::{caller_body::read_caller_body, chat, confirm::retry_if_stale, messages, responses};
 use crate::{
-    api::{Source, access_log::RequestLog, extract::authenticated, refusal_limits::check_account},
+    api::{
+        Source,
+        access_log::RequestLog,
+        dialect::Dialect,
+        extract::authenticated,
+        refusal_limits::{check_account, count_count},
+    },
     gateway::Gateway,
     ledger::Caller,
     net::drain::drain_unread,
-    wire::error::GatewayError,
+    wire::{error::GatewayError, messages::NativeHeaders},
 };
 
 /// An endpoint whose calls are billed.
@@ -24,6 +30,9 @@ use crate::{
 pub(crate) enum Endpoint {
     ChatCompletions,
     Responses,
+    Messages,
+    /// Not billed itself: says how many tokens the input of a message would have.
+    CountTokens,
 }
 
 impl Endpoint {
@@ -35,11 +44,26 @@ impl Endpoint {
         source: Option<&Source>,
         log: RequestLog,
     ) -> Response {
-        let served = match authenticated(gateway, request, source, &log).await {
-            Ok((caller, body)) => self.serve_caller(gateway, caller, &log, body).await,
+        let dialect = self.dialect();
+        let headers = match dialect {
+            Dialect::OpenAi => NativeHeaders::default(),
+            Dialect::Messages => NativeHeaders::of(request.headers()),
+        };
+        let served = match authenticated(gateway, request, source, &log, dialect).await {
+            Ok((caller, body)) => {
+                let serving = self.serve_caller(gateway, caller, &log, &headers, body);
+                serving.await
+            }
             Err(error) => Err(error),
         };
         served.into_response()
+    }
+
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::ChatCompletions | Self::Responses => Dialect::OpenAi,
+            Self::Messages | Self::CountTokens => Dialect::Messages,
+        }
     }
 
     /// Serves a request of a caller that was authenticated by a key or by a portal session.
@@ -48,9 +72,15 @@ impl Endpoint {
         gateway: &Arc<Gateway>,
         caller: Caller,
         log: &RequestLog,
+        headers: &NativeHeaders,
         body: Body,
     ) -> Result<Response, GatewayError> {
-        if let Err(error) = check_account(gateway, &caller.account_id) {
+        let checked = check_account(gateway, &caller.account_id);
+        let checked = match self {
+            Self::CountTokens => checked.and_then(|()| count_count(gateway, &caller)),
+            _ => checked,
+        };
+        if let Err(error) = checked {
             drain_unread(body);
             return Err(error);
         }
@@ -61,6 +91,12 @@ impl Endpoint {
                 Self::ChatCompletions => chat::respond(gateway, caller, log, &body).await,
                 // Boxed, so that chat completions reserve no memory for it.
                 Self::Responses => Box::pin(responses::respond(gateway, caller, log, &body)).await,
+                Self::Messages => {
+                    Box::pin(messages::respond(gateway, caller, log, headers, &body)).await
+                }
+                Self::CountTokens => {
+                    Box::pin(messages::count(gateway, caller, log, headers, &body)).await
+                }
             }
         })
         .await

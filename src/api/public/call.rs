@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::sse;
 use crate::{
     api::{access_log::RequestLog, json_response},
-    catalog::Plan,
+    catalog::{Model, Plan},
     gateway::{self, Gateway, NamedModel, Routes},
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
@@ -67,6 +67,19 @@ impl Permitted {
     /// The output budget that applies to the request: an alias lowers it to the model's maximum.
     pub(crate) fn capped(&self, tokens: u64) -> u64 {
         self.route.capped(tokens)
+    }
+
+    /// Whether some provider of the model takes a request of the Messages API as it is. Not so if the gateway adds an
+    /// identity prompt, or if a hybrid chooses the target.
+    pub(crate) fn takes_native(&self) -> bool {
+        let model = &self.route.requested;
+        let is_changed = model.is_hybrid() || model.identity_prompt;
+        !is_changed && self.routes.deployments.takes_native(&model.id)
+    }
+
+    /// The requested model.
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        &self.route.requested
     }
 
     fn check_plan(&self, gateway: &Gateway, plan: Plan) -> Result<(), GatewayError> {
@@ -141,7 +154,7 @@ pub(crate) async fn respond(
 ) -> Result<Response, NotStarted> {
     call.agent = log.agent();
     // §8 The billed part.
-    let error_writer = form.error_writer();
+    let style = form.stream_style();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The response, as one body or as a stream.
@@ -152,7 +165,7 @@ pub(crate) async fn respond(
             }
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log, error_writer),
+        Reply::Stream(frames) => sse::response(frames, log, style),
     };
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {

@@ -8,6 +8,7 @@ use axum::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
+    http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
 
@@ -15,6 +16,7 @@ use crate::{
     api::{
         Json, Peer,
         access_log::RequestLog,
+        dialect::Dialect,
         extract::VisibleTo,
         refusal_limits::{check_account, count_unknown},
     },
@@ -22,6 +24,7 @@ use crate::{
     gateway::Gateway,
     wire::{
         error::GatewayError,
+        messages::{self, ModelInfo},
         model::{ModelList, ModelObject},
     },
 };
@@ -64,8 +67,9 @@ impl Filters {
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
+    headers: HeaderMap,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
-) -> Response {
+) -> Result<Response, GatewayError> {
     // A query that cannot be parsed filters nothing, because the list always has status 200 (§4.4).
     let query = query.map(|Query(pairs)| pairs).unwrap_or_default();
     let filters = Filters::of(&query);
@@ -73,7 +77,15 @@ pub(crate) async fn list(
     let models = visible.iter().filter(|model| filters.admit(model));
     let aliases = gateway.aliases_of(&visible);
     let aliases = aliases.iter().filter(|(_, model)| filters.admit(model));
-    Json(ModelList::new(models, aliases)).into_response()
+    Ok(match Dialect::of_headers(&headers) {
+        Dialect::OpenAi => Json(ModelList::new(models, aliases)).into_response(),
+        Dialect::Messages => {
+            let models = models.map(|model| (model.id.as_str(), &**model));
+            let aliases = aliases.map(|(alias, model)| (alias.as_str(), &**model));
+            let named: Vec<_> = models.chain(aliases).collect();
+            Json(messages::page(&named, &query)?).into_response()
+        }
+    })
 }
 
 /// One model. A model that the caller cannot see is 404, never 403 (§4.5).
@@ -81,6 +93,7 @@ pub(crate) async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     Extension(log): Extension<RequestLog>,
+    headers: HeaderMap,
     peer: Option<Extension<Peer>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
@@ -88,10 +101,16 @@ pub(crate) async fn one(
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
     let visible = gateway.visible_models(plan);
     if let Some(model) = visible.iter().find(|model| model.id == id) {
-        return Ok(Json(ModelObject::new(model)).into_response());
+        return Ok(match Dialect::of_headers(&headers) {
+            Dialect::OpenAi => Json(ModelObject::new(model)).into_response(),
+            Dialect::Messages => Json(ModelInfo::new(&model.id, model)).into_response(),
+        });
     }
     if let Some(model) = gateway.by_alias(&visible, &id) {
-        return Ok(Json(ModelObject::aliased(&id, model)).into_response());
+        return Ok(match Dialect::of_headers(&headers) {
+            Dialect::OpenAi => Json(ModelObject::aliased(&id, model)).into_response(),
+            Dialect::Messages => Json(ModelInfo::new(&id, model)).into_response(),
+        });
     }
     let error = GatewayError::ModelNotFound { model: id };
     // The refusal of a request with a valid key is counted for its account, like all of them.

@@ -13,10 +13,12 @@ use crate::{
     gateway::Gateway,
 };
 
-/// Paths of the billed endpoints, for POST.
-const BILLED: [(&str, Endpoint); 2] = [
+/// Paths of the billed endpoints, for POST, and of the one that counts what would be billed.
+const BILLED: [(&str, Endpoint); 4] = [
     ("/v1/chat/completions", Endpoint::ChatCompletions),
     ("/v1/responses", Endpoint::Responses),
+    ("/v1/messages", Endpoint::Messages),
+    ("/v1/messages/count_tokens", Endpoint::CountTokens),
 ];
 
 /// The public listener: the API and, if the portal is enabled, its `pages`.

@@ -1,4 +1,4 @@
-//! The body of a streamed response: frames as they arrive, comments while there are none.
+//! The body of a streamed response: frames as they arrive, comments or pings while there are none.
 //!
 //! If the task of the call dies, the stream ends with an error event and without `[DONE]`.
 
@@ -22,23 +22,23 @@ use tokio::{
 
 use crate::{
     api::access_log::RequestLog,
-    metered::{Ending, ErrorWriter, Frame},
+    metered::{Ending, Frame, StreamStyle},
     wire::error::GatewayError,
 };
 
-/// Time without a frame after which a comment is sent, which clients ignore.
+/// Time without a frame after which a comment or ping is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The response that starts a stream; how it ends is added to the log.
 pub(crate) fn response(
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
-    error_writer: ErrorWriter,
+    style: StreamStyle,
 ) -> Response {
     let body = FrameBody {
         frames,
         log,
-        error_writer,
+        style,
         sent: 0,
         keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
         is_active: false,
@@ -59,8 +59,7 @@ pub(crate) fn response(
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
-    /// Writes the error event if the task of the call has died.
-    error_writer: ErrorWriter,
+    style: StreamStyle,
     /// Number of frames sent, for the sequence number of an error event.
     sent: u64,
     keep_alive: Pin<Box<Sleep>>,
@@ -96,8 +95,8 @@ impl HttpBody for FrameBody {
         }
         let Poll::Ready(frame) = self.frames.poll_recv(context) else {
             ready!(self.poll_silence(context));
-            let comment = Bytes::from_static(b": keep-alive\n\n");
-            return Poll::Ready(Some(Ok(hyper::body::Frame::data(comment))));
+            let keep_alive = Bytes::from_static(self.style.keep_alive);
+            return Poll::Ready(Some(Ok(hyper::body::Frame::data(keep_alive))));
         };
         self.is_active = true;
         let data = match frame {
@@ -115,7 +114,8 @@ impl HttpBody for FrameBody {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.ended = true;
-                (self.error_writer)(&GatewayError::Internal.envelope(), self.sent)
+                let envelope = GatewayError::Internal.envelope();
+                (self.style.error)(&envelope, self.sent, &self.log.request_id())
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -127,15 +127,18 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::wire::{chat::Frames, responses::error_event};
+    use crate::{
+        metered::Form,
+        wire::{messages::NewMessage, responses::error_event},
+    };
 
-    async fn text_of(frames: Vec<Frame>, error_writer: ErrorWriter) -> String {
+    async fn text_of(frames: Vec<Frame>, style: StreamStyle) -> String {
         let (sender, receiver) = mpsc::channel(8);
         for frame in frames {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), error_writer).into_body();
+        let body = response(receiver, RequestLog::default(), style).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -143,9 +146,9 @@ mod tests {
     async fn a_stream_whose_task_died_ends_with_an_error() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         let end = Frame::End(Ending::Finished { usage: None });
-        let whole = text_of(vec![data(), end], |envelope, _| Frames::error(envelope)).await;
+        let whole = text_of(vec![data(), end], Form::Chat.stream_style()).await;
         assert_eq!(whole, "data: 1\n\n");
-        let cut = text_of(vec![data()], |envelope, _| Frames::error(envelope)).await;
+        let cut = text_of(vec![data()], Form::Chat.stream_style()).await;
         let error = cut.strip_prefix("data: 1\n\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["error"]["code"], "internal_error");
@@ -155,10 +158,8 @@ mod tests {
     async fn a_stream_without_frames_sends_comments() {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
-        let body = response(receiver, RequestLog::default(), |envelope, _| {
-            Frames::error(envelope)
-        })
-        .into_body();
+        let style = Form::Chat.stream_style();
+        let body = response(receiver, RequestLog::default(), style).into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -175,13 +176,47 @@ mod tests {
 
     #[tokio::test]
     async fn a_responses_stream_whose_task_died_ends_with_its_error_event() {
-        let error_writer: ErrorWriter = error_event;
-        let cut = text_of(Vec::new(), error_writer).await;
+        let style = StreamStyle {
+            error: |envelope, sequence, _| error_event(envelope, sequence),
+            keep_alive: b"",
+        };
+        let cut = text_of(Vec::new(), style).await;
         let error = cut.strip_prefix("event: error\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["type"], "error");
         assert_eq!(error["sequence_number"], 0);
         assert_eq!(error["code"], "internal_error");
         assert_eq!(error["error"]["type"], "server_error");
+    }
+
+    fn messages_style() -> StreamStyle {
+        let message = NewMessage {
+            id: "msg_1".into(),
+            request_id: "req_1".into(),
+            wants_edits: false,
+        };
+        Form::Messages(Box::new(message)).stream_style()
+    }
+
+    #[tokio::test]
+    async fn a_message_whose_task_died_ends_with_its_error_event() {
+        let cut = text_of(Vec::new(), messages_style()).await;
+        let error = cut.strip_prefix("event: error\ndata: ").unwrap();
+        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["error"]["type"], "api_error");
+        assert_eq!(error["error"]["details"]["error_code"], "internal_error");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_without_frames_sends_pings() {
+        let (sender, receiver) = mpsc::channel(8);
+        let body = response(receiver, RequestLog::default(), messages_style()).into_body();
+        let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
+        tokio::time::sleep(Duration::from_secs(16)).await;
+        let end = Frame::End(Ending::Finished { usage: None });
+        sender.send(end).await.ok().unwrap();
+        let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
+        assert_eq!(read, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
     }
 }

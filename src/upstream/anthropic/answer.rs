@@ -65,6 +65,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
     Ok(Answer {
         choices: vec![choice],
         usage: message.usage.as_ref().and_then(read_usage),
+        native: None,
     })
 }
 

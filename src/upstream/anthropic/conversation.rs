@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::wire::{
     chat::{Message, Role, ToolCall},
     json_text::JsonText,
+    messages::input_object,
 };
 
 /// Text of the first user turn if the conversation does not begin with one, which the API requires.
@@ -44,24 +45,25 @@ enum Block<'a> {
     },
 }
 
-/// The text of the `system` field: the system messages, followed by the gateway's own instruction.
+/// The text of the `system` field: the system messages at the start, followed by the gateway's own instruction.
 pub(crate) fn system_prompt(messages: &[Message], instruction: Option<&str>) -> Option<JsonText> {
-    let system = messages.iter().filter(|m| m.role == Role::System);
+    let system = messages.iter().take_while(|m| m.role == Role::System);
     let texts = system.filter_map(non_blank_text).cloned();
     let prompts: Vec<_> = texts.chain(instruction.map(JsonText::new)).collect();
     (!prompts.is_empty()).then(|| JsonText::join_lines(&prompts))
 }
 
-/// All messages but the system messages, in order. Consecutive messages of one role become one turn.
+/// All messages but the system prompt, in order. Consecutive messages of one role become one turn. A system message in
+/// the middle is a text of the user's turn, where it is: not all models of the API take that role.
 ///
 /// Tool results belong to the user's turn. They come first in it, as the API requires, because in a chat they directly
 /// follow the calls.
 pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     let mut turns: Vec<Turn> = Vec::new();
+    let messages = messages.iter().skip_while(|m| m.role == Role::System);
     for message in messages {
         let role = match message.role {
-            Role::System => continue,
-            Role::User | Role::Tool => TurnRole::User,
+            Role::User | Role::Tool | Role::System => TurnRole::User,
             Role::Assistant => TurnRole::Assistant,
         };
         let blocks = blocks(message);
@@ -119,23 +121,8 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
     Block::ToolUse {
         id: allowed_id(&call.id),
         name: &call.function.name,
-        input: tool_input(&call.function.arguments.decode()),
+        input: input_object(&call.function.arguments.decode()),
     }
-}
-
-/// Converts arguments from JSON text to the object that the API requires. Text that is not a JSON object, which models
-/// do write, is wrapped in one.
-fn tool_input(arguments: &str) -> Box<RawValue> {
-    let object = serde_json::from_str::<Box<RawValue>>(arguments).ok();
-    if let Some(object) = object.filter(|json| json.get().starts_with('{')) {
-        return object;
-    }
-    let wrapped = if arguments.trim().is_empty() {
-        serde_json::json!({})
-    } else {
-        serde_json::json!({ "arguments": arguments })
-    };
-    serde_json::value::to_raw_value(&wrapped).expect("an object of text serialises")
 }
 
 /// Escapes characters that the API does not allow in a call ID. IDs in a history may come from another provider; the

@@ -7,6 +7,7 @@ mod answer;
 mod conversation;
 mod events;
 mod fields;
+mod native;
 mod request;
 mod schema;
 mod thinking;
@@ -17,13 +18,17 @@ mod tests;
 
 use super::{
     Parts,
-    client::{Client, KeyHeader},
+    client::{Client, KeyHeader, Response},
     stream,
 };
 use crate::{
     config::RemoteProvider,
     prompt::ChatCall,
-    wire::{chat::Answer, error::UpstreamError},
+    wire::{
+        chat::Answer,
+        error::UpstreamError,
+        messages::{NativeMessage, NativeRequest},
+    },
 };
 
 const MESSAGES: &str = "/messages";
@@ -44,7 +49,7 @@ impl Anthropic {
     pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
         let (name, version) = VERSION;
         let client = Client::new(config, KEY)?
-            .with_header(name, version)
+            .with_default_header(name, version)
             .redacting(&VENDOR_NAMES);
         Ok(Self { client })
     }
@@ -54,6 +59,12 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<Answer, UpstreamError> {
+        if let Some(native) = &call.native {
+            let body = self.send_native(native, call, model).await?.json().await?;
+            let mut answer = answer::read(&body)?;
+            answer.native = Some(NativeMessage(body));
+            return Ok(answer);
+        }
         let body = request::write(call, model, false);
         let response = self.client.post(MESSAGES, body, call, model).await;
         let body = response?.json().await?;
@@ -65,9 +76,26 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<Parts, UpstreamError> {
+        if let Some(native) = &call.native {
+            let response = self.send_native(native, call, model).await?;
+            return stream::parts(response, native::NativeTranslator::default());
+        }
         let body = request::write(call, model, true);
         let response = self.client.post(MESSAGES, body, call, model).await;
         stream::parts(response?, events::EventTranslator::default())
+    }
+
+    /// Sends a request of a caller that speaks this API.
+    async fn send_native(
+        &self,
+        native: &NativeRequest,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Response, UpstreamError> {
+        let body = native.body(model, &call.user, call.budget.max_tokens);
+        let lines = native.headers().lines();
+        let sending = self.client.post_native(MESSAGES, body, lines, call, model);
+        sending.await
     }
 
     /// Lists the provider's models, which is free of charge.

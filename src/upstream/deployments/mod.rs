@@ -120,6 +120,19 @@ impl Deployments {
         self.by_model.get(model).map_or(0, Vec::len)
     }
 
+    /// Whether some deployment of a model speaks the Messages API, and can get requests of it as they are.
+    pub(crate) fn takes_native(&self, model: &str) -> bool {
+        let mut deployments = self.by_model.get(model).into_iter().flatten();
+        deployments.any(|one| one.provider.is_native())
+    }
+
+    /// The deployments of a model that do not speak the Messages API.
+    pub(crate) fn not_native(&self, model: &str) -> impl Iterator<Item = &Arc<Record>> {
+        let deployments = self.by_model.get(model).into_iter().flatten();
+        let others = deployments.filter(|one| !one.provider.is_native());
+        others.map(|one| &one.record)
+    }
+
     /// Whether the circuit of some deployment of a model allows an attempt now.
     pub(crate) fn is_healthy(&self, model: &str, now: Instant) -> bool {
         let deployments = self.by_model.get(model).into_iter().flatten();

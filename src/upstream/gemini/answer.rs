@@ -29,7 +29,11 @@ pub(crate) fn read(body: &[u8], n: u32, calls: &CallCache) -> Result<Answer, Ups
             "a response without candidates".into(),
         ));
     }
-    Ok(Answer { choices, usage })
+    Ok(Answer {
+        choices,
+        usage,
+        native: None,
+    })
 }
 
 fn blocked(index: u32) -> Choice {

@@ -66,10 +66,9 @@ struct FunctionResponse<'a> {
 
 /// The first system message, unless it is empty.
 pub(crate) fn system(messages: &[Message]) -> Option<Content<'_>> {
-    let mut prompts = messages
-        .iter()
-        .filter(|message| message.role == Role::System);
-    let prompt = prompts.next()?.content.as_ref()?;
+    let first = messages.first();
+    let first = first.filter(|message| message.role == Role::System);
+    let prompt = first?.content.as_ref()?;
     let parts = vec![Part::Text(prompt)];
     (!prompt.is_empty()).then_some(Content { role: None, parts })
 }
@@ -86,8 +85,12 @@ pub(crate) fn contents<'a>(
         at += 1;
         match message.role {
             // The system prompt has its own field; results are taken together with their calls, below.
-            Role::System | Role::Tool => {}
-            Role::User => push_parts(&mut contents, ContentRole::User, text(message)),
+            Role::System if at == 1 => {}
+            Role::Tool => {}
+            // Gemini has no other place for a system message in the middle.
+            Role::User | Role::System => {
+                push_parts(&mut contents, ContentRole::User, text(message))
+            }
             Role::Assistant => {
                 let metadata: Vec<_> = message
                     .tool_calls

@@ -72,6 +72,7 @@ pub(crate) fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     Ok(Answer {
         choices,
         usage: usage.flatten(),
+        native: None,
     })
 }
 

@@ -49,15 +49,16 @@ pub(crate) fn compose(call: &ChatCall, directives: &Directives) -> Answer {
     Answer {
         choices: (0..call.choices()).map(choice).collect(),
         usage: (!directives.no_usage).then_some(usage),
+        native: None,
     }
 }
 
 /// The tools to call: those that directives name and the request offers, or else the one that `tool_choice` forces.
 /// After a tool result none is called.
 fn tool_calls_for(call: &ChatCall, directives: &Directives) -> Vec<ToolCall> {
-    let after_tool_result = call
-        .messages
-        .last()
+    let mut last = latest(call);
+    let after_tool_result = last
+        .next()
         .is_some_and(|message| message.role == Role::Tool);
     if after_tool_result || call.tool_choice == Some(ToolChoice::None) {
         return Vec::new();
@@ -94,6 +95,13 @@ fn tool_calls_for(call: &ChatCall, directives: &Directives) -> Vec<ToolCall> {
         .collect()
 }
 
+/// The messages, the last one first. System messages at the end, with which some clients remind the model of its
+/// instructions, are not counted: what they follow is still the end of the conversation.
+fn latest(call: &ChatCall) -> impl Iterator<Item = &Message> {
+    let messages = call.messages.iter().rev();
+    messages.skip_while(|message| message.role == Role::System)
+}
+
 /// The text before stop sequences and token limit are applied.
 fn full_text(call: &ChatCall, directives: &Directives) -> String {
     if let Some(tokens) = directives.tokens {
@@ -122,10 +130,7 @@ fn full_text(call: &ChatCall, directives: &Directives) -> String {
             directives.unknown
         );
     }
-    let results: Vec<_> = call
-        .messages
-        .iter()
-        .rev()
+    let results: Vec<_> = latest(call)
         .take_while(|message| message.role == Role::Tool)
         .filter_map(|message| message.content.as_ref().map(JsonText::decode))
         .collect();

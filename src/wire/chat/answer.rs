@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::{
     base::{money::NanoUsd, tokens::TokenCount},
     catalog::{Billable, Prices},
-    wire::{json_text::JsonText, json_writer::JsonWriter},
+    wire::{json_text::JsonText, json_writer::JsonWriter, messages::NativeMessage},
 };
 
 /// Approximate sizes of the parts of a response without their texts, for allocating the buffer.
@@ -184,6 +184,8 @@ impl Bill {
 pub(crate) struct Answer {
     pub choices: Vec<Choice>,
     pub usage: Option<Usage>,
+    /// The message as it came, if the caller speaks the provider's API.
+    pub native: Option<NativeMessage>,
 }
 
 #[derive(Clone, Debug)]

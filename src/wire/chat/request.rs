@@ -20,6 +20,8 @@ use crate::wire::{
 pub(crate) struct ChatRequest {
     pub model: String,
     pub messages: Vec<Message>,
+    /// Whether system messages stay where they are in the conversation. In chats they are moved to the front.
+    pub keeps_system_messages: bool,
     pub stream: bool,
     pub stream_options: StreamOptions,
     pub max_tokens: Option<u64>,

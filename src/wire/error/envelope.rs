@@ -1,6 +1,9 @@
 //! The error envelope: the JSON body of every failure, of the public API and of the operator API.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::{
     body::Body,
@@ -88,6 +91,10 @@ pub(crate) struct ErrorLabel(pub String);
 #[derive(Clone, Debug)]
 pub(crate) struct Cause(pub String);
 
+/// Response extension: the error, for its log line and for the form of another API.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed(pub Arc<GatewayError>);
+
 impl IntoResponse for GatewayError {
     fn into_response(self) -> Response {
         let mut response = self.envelope().into_response();
@@ -102,8 +109,16 @@ impl IntoResponse for GatewayError {
             let seconds = HeaderValue::from(seconds);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
-        // Logs only texts of this program: those of callers and providers can quote a message or a key.
-        let cause = match &self {
+        response.extensions_mut().insert(Failed(Arc::new(self)));
+        response
+    }
+}
+
+impl GatewayError {
+    /// Why the request failed, for its log line: only texts of this program, because those of callers and providers can
+    /// quote a message or a key.
+    pub(crate) fn cause(&self) -> String {
+        match self {
             Self::Upstream(error) => error.to_string(),
             Self::InvalidRequest { param, .. } => match param {
                 Some(param) => {
@@ -115,15 +130,11 @@ impl IntoResponse for GatewayError {
             Self::ModelNotFound { .. } => "there is no such model".into(),
             Self::RouteNotFound { .. } => "there is no such route".into(),
             other => other.to_string(),
-        };
-        response.extensions_mut().insert(Cause(cause));
-        response
+        }
     }
-}
 
-impl GatewayError {
     /// Seconds after which the request may succeed, if known.
-    fn retry_after(&self) -> Option<u64> {
+    pub(super) fn retry_after(&self) -> Option<u64> {
         match self {
             // `None` for a request that can never fit into the window: waiting would not help.
             Self::RateLimited(refusal) => {
@@ -131,7 +142,9 @@ impl GatewayError {
                 Some(whole_seconds(seconds).clamp(1, 60))
             }
             Self::TooManyAbandoned { .. } => Some(ABANDONED_RETRY_AFTER),
-            Self::TooManyRefused { seconds, .. } => Some(*seconds),
+            Self::TooManyRefused { seconds, .. } | Self::TooManyCounts { seconds } => {
+                Some(*seconds)
+            }
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 unpaid.is_temporary.then_some(1)
             }

@@ -12,10 +12,12 @@ use crate::{
 };
 
 mod envelope;
+mod messages;
+mod overflow;
 mod unpaid;
 mod upstream;
 
-pub(crate) use envelope::{Cause, Envelope, ErrorLabel};
+pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed};
 pub(crate) use unpaid::Unpaid;
 pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
@@ -30,6 +32,8 @@ pub enum GatewayError {
         message: String,
         param: Option<String>,
     },
+    #[error("thread: threads are not supported; send the whole conversation in `messages`.")]
+    ThreadUnsupported,
     #[error("The request body is larger than {limit} bytes, which is the most this service reads.")]
     BodyTooLarge { limit: usize },
     #[error(
@@ -98,6 +102,8 @@ pub enum GatewayError {
          errors say."
     )]
     TooManyRefused { whose: &'static str, seconds: u64 },
+    #[error("Too many requests of this account count tokens. Retry after the time in Retry-After.")]
+    TooManyCounts { seconds: u64 },
     #[error("Requests cannot be counted just now. Retry in a moment.")]
     RateLimitUnavailable,
     #[error("The request lost its admission between two steps. Retry it as a whole.")]
@@ -133,6 +139,11 @@ impl GatewayError {
             Self::InvalidRequest { .. } | Self::MalformedHead { .. } => {
                 (Status::BAD_REQUEST, "invalid_request_error", None)
             }
+            Self::ThreadUnsupported => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                code("thread_unsupported_request"),
+            ),
             Self::BodyTooLarge { .. } => (Status::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
             Self::HeadersTooLarge { .. } | Self::TooManyHeaders { .. } => (
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -211,6 +222,11 @@ impl GatewayError {
                 "rate_limit_exceeded",
                 code(REFUSALS_EXCEEDED),
             ),
+            Self::TooManyCounts { .. } => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code("counts_exceeded"),
+            ),
             Self::RateLimitUnavailable => (
                 Status::SERVICE_UNAVAILABLE,
                 "service_unavailable",
@@ -252,6 +268,7 @@ impl GatewayError {
         let (status, kind, code) = self.wire();
         let param = match self {
             Self::InvalidRequest { param, .. } => param.clone(),
+            Self::ThreadUnsupported => Some("thread".into()),
             Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
             Self::Upstream(error) if error.is_context_overflow() => Some("messages".into()),
             _ => None,

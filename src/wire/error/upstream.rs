@@ -28,6 +28,9 @@ pub enum UpstreamError {
         /// Whether the provider refuses the gateway's key or region rather than the request.
         about_us: bool,
     },
+    /// The provider refused a request that was forwarded as it is. The caller speaks its API and acts on its words.
+    #[error("responded with status {status}")]
+    Verbatim { status: u16, message: String },
     #[error("response ended early: {0}")]
     Broken(String),
     #[error("malformed response: {0}")]
@@ -75,7 +78,7 @@ impl UpstreamError {
     /// The provider's HTTP status, if it was an error status.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
-            Self::Status { status, .. } => Some(*status),
+            Self::Status { status, .. } | Self::Verbatim { status, .. } => Some(*status),
             _ => None,
         }
     }
@@ -112,6 +115,7 @@ impl UpstreamError {
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
             Self::Status { status: 429, .. } => "rate_limited",
             Self::Status { status, .. } if *status < 500 => "refused",
+            Self::Verbatim { .. } => "refused",
             Self::Status { .. } => "status",
             Self::Broken(_) => "broken",
             Self::Empty => "empty",
@@ -163,6 +167,7 @@ impl UpstreamError {
             } => {
                 format!("The model's provider failed with status {status}.")
             }
+            Self::Verbatim { message, .. } => message.clone(),
             Self::Broken(_) => "The model's provider broke off its answer.".into(),
             Self::Malformed(_) | Self::TooLarge(_) => {
                 "The model's provider gave an answer that cannot be used.".into()

@@ -97,6 +97,11 @@ impl TestGateway {
         Self::start_with_all(TempDir::new().unwrap(), "", settings, "*").await
     }
 
+    /// Starts with additional configuration, and with single settings replaced.
+    pub async fn start_with_settings(more: &str, settings: &[(&str, &str)]) -> Self {
+        Self::start_with_all(TempDir::new().unwrap(), more, settings, "*").await
+    }
+
     /// Starts with a deployment for one model only.
     pub async fn start_serving(model: &str) -> Self {
         Self::start_with_all(TempDir::new().unwrap(), "", &[], model).await

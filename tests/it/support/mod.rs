@@ -15,6 +15,7 @@ pub mod issuer;
 pub mod ledger_view;
 pub mod load;
 pub mod market;
+pub mod messages;
 pub mod models;
 pub mod portal;
 #[path = "../../../src/db/testing/postgres_server.rs"]

@@ -165,7 +165,7 @@ fn parse_streamed(parts: Vec<Part>) -> Parsed {
             }
             Part::Finish { reason, .. } => parsed.finish = Some(reason),
             Part::Usage(u) => parsed.tokens = Some((u.prompt, u.cached, u.completion)),
-            Part::Silence => {}
+            Part::Silence | Part::Native(_) => {}
         }
     }
     parsed

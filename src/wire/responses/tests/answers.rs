@@ -22,6 +22,7 @@ fn answer(content: Option<&str>, calls: &[(&str, &str)], finish: FinishReason) -
     let answer = Answer {
         choices: vec![choice],
         usage: Some(USAGE),
+        native: None,
     };
     new_response().whole(&answer, Some(BILL), 200, true)
 }

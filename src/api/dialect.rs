@@ -1,0 +1,79 @@
+//! Which API a request speaks: OpenAI's, or Anthropic's Messages API, whose errors and headers differ.
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderName, HeaderValue},
+    response::Response,
+};
+
+use super::access_log::Route;
+use crate::wire::error::GatewayError;
+
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+/// The name under which clients of the Messages API read the request ID.
+const MESSAGES_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+const MESSAGES: &str = "/v1/messages";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Messages,
+}
+
+impl Dialect {
+    /// The API of a request: the Messages API has paths of its own, and its clients send `anthropic-version` to the
+    /// paths that both have. The other billed endpoints are OpenAI's, whatever the headers are.
+    pub(super) fn of(request: &Request, route: Option<&Route>) -> Self {
+        let is_messages = match route {
+            Some(Route::Known(path)) => path.starts_with(MESSAGES),
+            _ => is_messages_path(request.uri().path()) || sends_version(request),
+        };
+        if is_messages {
+            Self::Messages
+        } else {
+            Self::OpenAi
+        }
+    }
+
+    /// Whether a request with these headers to a path of both APIs speaks the Messages API.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        if headers.contains_key(VERSION) {
+            Self::Messages
+        } else {
+            Self::OpenAi
+        }
+    }
+
+    /// The response to a failed request. Every refusal on the way gets its form here.
+    pub(super) fn translated(
+        self,
+        error: &GatewayError,
+        request_id: &HeaderValue,
+        response: Response,
+    ) -> Response {
+        match self {
+            Self::OpenAi => response,
+            Self::Messages => {
+                error.messages_response(&String::from_utf8_lossy(request_id.as_bytes()))
+            }
+        }
+    }
+
+    /// Adds the headers that every response of the API has.
+    pub(super) fn mark(self, request_id: &HeaderValue, response: &mut Response) {
+        if self == Self::Messages {
+            let headers = response.headers_mut();
+            headers.insert(MESSAGES_REQUEST_ID, request_id.clone());
+        }
+    }
+}
+
+fn is_messages_path(path: &str) -> bool {
+    let rest = path.strip_prefix(MESSAGES);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn sends_version(request: &Request) -> bool {
+    let path = request.uri().path();
+    (path == "/v1" || path.starts_with("/v1/")) && request.headers().contains_key(VERSION)
+}

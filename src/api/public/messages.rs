@@ -1,0 +1,148 @@
+//! `POST /v1/messages` and `POST /v1/messages/count_tokens` (§4.9, §4.10): translated to chat completions.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::call::{self, Permitted};
+use crate::{
+    api::{access_log::RequestLog, body::ReceivedBody, json_response},
+    base::keys::random_id,
+    catalog::Model,
+    gateway::Gateway,
+    ledger::Caller,
+    metered::{Form, NotStarted},
+    prompt::ChatCall,
+    wire::{
+        error::GatewayError,
+        messages::{MessagesRequest, NativeHeaders, NativeRequest, NewMessage, Purpose},
+    },
+};
+
+/// Writes a message.
+pub(crate) async fn respond(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: &RequestLog,
+    headers: &NativeHeaders,
+    body: &ReceivedBody,
+) -> Result<Response, NotStarted> {
+    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Answer).await?;
+    let Prepared {
+        mut call,
+        wants_edits,
+    } = prepared;
+    call.body_memory.clone_from(&body.memory);
+    let form = Form::Messages(Box::new(NewMessage {
+        id: random_id("msg_"),
+        request_id: log.request_id(),
+        wants_edits,
+    }));
+    call::respond(gateway, caller, log.clone(), call, form).await
+}
+
+/// Counts the tokens of a message's input. Calls no provider and costs nothing.
+pub(crate) async fn count(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: &RequestLog,
+    headers: &NativeHeaders,
+    body: &ReceivedBody,
+) -> Result<Response, NotStarted> {
+    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Count).await?;
+    let tokens = prepared.call.count().estimate;
+    let body = format!("{{\"input_tokens\":{tokens}}}");
+    Ok(json_response(body.into_bytes()))
+}
+
+/// A request that passed all checks.
+struct Prepared {
+    call: Box<ChatCall>,
+    wants_edits: bool,
+}
+
+/// Parses and checks the request; a large one on a thread of its own, so that other requests do not wait for it.
+async fn prepare(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    log: &RequestLog,
+    headers: &NativeHeaders,
+    body: &ReceivedBody,
+    purpose: Purpose,
+) -> Result<Prepared, GatewayError> {
+    if !body.is_large() {
+        return check(gateway, caller, log, (headers, &body.bytes), purpose);
+    }
+    // The body goes along with its reservation, because it stays in memory even if the client leaves.
+    let (state, caller, log, body) = (gateway.clone(), caller.clone(), log.clone(), body.clone());
+    let headers = headers.clone();
+    let prepared = gateway.offload.run(move || {
+        let mut prepared = check(&state, &caller, &log, (&headers, &body.bytes), purpose)?;
+        prepared.call.count_in_advance();
+        Ok(prepared)
+    });
+    prepared.await.unwrap_or(Err(GatewayError::Internal))
+}
+
+fn check(
+    gateway: &Gateway,
+    caller: &Caller,
+    log: &RequestLog,
+    (headers, body): (&NativeHeaders, &Bytes),
+    purpose: Purpose,
+) -> Result<Prepared, GatewayError> {
+    // The body is a JSON object with the right types.
+    let mut request = MessagesRequest::parse(body, purpose)?;
+    // §3.3 The model is one this account may use.
+    let permitted = Permitted::check(gateway, caller, &mut request.chat, log)?;
+    // Its blocks and values are allowed.
+    let takes_native = permitted.takes_native();
+    let converted = request.into_chat(takes_native)?;
+    let (model, max_tokens) = (permitted.model().clone(), converted.chat.max_tokens);
+    let account = (caller.account_id.as_str(), caller.plan);
+    let call = permitted.prepare(gateway, account, converted.chat);
+    let mut call = call.map_err(|error| in_terms_of_messages(error, &model, max_tokens))?;
+    // With built-in tools the conversation grows, so the caller's bytes are not all of it.
+    if takes_native && !call.tools.are_built_in() {
+        let native = NativeRequest::new(body.clone(), headers.clone(), converted.extras);
+        call.native = native.map(Arc::new);
+    }
+    Ok(Prepared {
+        call,
+        wants_edits: converted.wants_edits,
+    })
+}
+
+/// Replaces an error about a chat field by one about the field of this API.
+fn in_terms_of_messages(
+    error: GatewayError,
+    model: &Model,
+    max_tokens: Option<u64>,
+) -> GatewayError {
+    let GatewayError::InvalidRequest {
+        message,
+        param: Some(param),
+    } = error
+    else {
+        return error;
+    };
+    match (param.as_str(), max_tokens) {
+        // Clients lower their budget on these words.
+        ("max_tokens", Some(tokens)) if tokens > u64::from(model.max_output) => {
+            let (id, most) = (&model.id, model.max_output);
+            let message = format!(
+                "max_tokens: {tokens} > {most}, which is the maximum allowed number of output tokens for {id}"
+            );
+            GatewayError::invalid(param, message)
+        }
+        ("stop", _) => {
+            let message = message.replace("`stop`", "`stop_sequences`");
+            GatewayError::invalid("stop_sequences", format!("stop_sequences: {message}"))
+        }
+        _ => {
+            let message = format!("{param}: {message}");
+            GatewayError::invalid(param, message)
+        }
+    }
+}

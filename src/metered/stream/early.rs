@@ -1,0 +1,124 @@
+//! A stream whose provider is silent: the response starts before there is anything to relay.
+//!
+//! Models that reason can be silent for minutes, and clients of the Messages API expect a sign of life. So after some
+//! silence the response starts with one. Until then a failure has a status of its own; after it, it is the last event.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{
+    Admitted, ChatCall, ClientWatch, Failure, Form, Frame, NotStarted, Output, Relay, Reply,
+    Source, Started, open, run_or_spawn,
+};
+
+/// How long the response waits for the provider.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A call whose stream was opened, or failed to be.
+struct Opening {
+    call: Box<ChatCall>,
+    admitted: Admitted,
+    client: ClientWatch,
+    opened: Result<Source, Failure>,
+}
+
+/// Boxed without its type, because the compiler gives up on futures that are nested too deeply.
+pub(super) fn stream(
+    call: Box<ChatCall>,
+    form: Form,
+    admitted: Admitted,
+    client: ClientWatch,
+) -> BoxFuture<'static, Result<Started, NotStarted>> {
+    run(call, form, admitted, client).boxed()
+}
+
+async fn run(
+    mut call: Box<ChatCall>,
+    form: Form,
+    mut admitted: Admitted,
+    mut client: ClientWatch,
+) -> Result<Started, NotStarted> {
+    let gateway = admitted.gateway.clone();
+    let credits_expire_at = admitted.credits_expire_at();
+    let keep_alive = form.stream_style().keep_alive;
+    let waiting = client.client.clone();
+    let (output, receiver) = Output::new(form, &call, &admitted);
+    let state = gateway.clone();
+    let mut opening: BoxFuture<'static, Opening> = Box::pin(async move {
+        let opened = open(&state, &mut call, &mut admitted, &mut client).await;
+        Opening {
+            call,
+            admitted,
+            client,
+            opened,
+        }
+    });
+    let reply = Reply::Stream(receiver);
+    let Ok(opened) = tokio::time::timeout(SILENCE, opening.as_mut()).await else {
+        let ping = Frame::Data(Bytes::from_static(keep_alive));
+        let _ = output.frames.try_send(ping);
+        let started = Started {
+            reply,
+            routed: None, // another target may still serve the call
+            credits_expire_at,
+        };
+        gateway.tasks.spawn(async move {
+            let opened = tokio::select! {
+                biased;
+                opened = opening.as_mut() => opened,
+                () = output.frames.closed() => {
+                    waiting.leave();
+                    opening.await
+                }
+            };
+            match opened.with(output) {
+                Ok(relay) => relay.run().await,
+                Err((admitted, failure, mut output)) => {
+                    let (cause, event) = (failure.cause(), failure.interruption());
+                    let _ = admitted.end_without_response(failure).await;
+                    output.interrupt(&event, cause).await;
+                }
+            }
+        });
+        return Ok(started);
+    };
+    match opened.with(output) {
+        Ok(relay) => {
+            let routed = relay.call.route.routed();
+            run_or_spawn(&gateway, Box::pin(relay.run())).await;
+            Ok(Started {
+                reply,
+                routed,
+                credits_expire_at,
+            })
+        }
+        Err((admitted, failure, _)) => Err(admitted.end_without_response(failure).await),
+    }
+}
+
+impl Opening {
+    /// The relay of the stream; if it could not be opened, what is left of the call.
+    fn with(self, output: Output) -> Result<Relay, (Admitted, Failure, Output)> {
+        let Self {
+            call,
+            mut admitted,
+            client,
+            opened,
+        } = self;
+        let source = match opened {
+            Ok(source) => source,
+            Err(failure) => return Err((admitted, failure, output)),
+        };
+        admitted.first_byte();
+        admitted.gateway.record_hybrid_choice(&call.route);
+        Ok(Relay {
+            call,
+            admitted,
+            client,
+            source,
+            output,
+        })
+    }
+}

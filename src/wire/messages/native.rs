@@ -1,0 +1,308 @@
+//! A request as its caller sent it, for providers of the same API: they get it byte for byte, and so do their responses
+//! come back. Nothing that only this API has is lost on the way: caching, signed thinking, images, fields of tomorrow.
+
+use std::{fmt, ops::Range};
+
+use axum::http::{HeaderMap, HeaderName};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{base::tokens::TokenCount, wire::json_writer::JsonWriter};
+
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// The version that is sent if the caller sent none.
+const DEFAULT_VERSION: &str = "2023-06-01";
+
+/// Most tokens that the provider adds to a request: instructions for tools, separators.
+const REQUEST_ALLOWANCE: u64 = 16_384;
+/// Most tokens that the provider adds to a message.
+const MESSAGE_ALLOWANCE: u64 = 16;
+
+/// The caller's headers that concern the API, as lines of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NativeHeaders(String);
+
+impl NativeHeaders {
+    /// The headers in the caller's words. A value that is not text is left out.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut lines = String::new();
+        let mut add = |name: &HeaderName, value: &str| {
+            lines.extend([name.as_str(), ": ", value, "\r\n"]);
+        };
+        let version = headers.get(VERSION).and_then(|value| value.to_str().ok());
+        add(&VERSION, version.unwrap_or(DEFAULT_VERSION));
+        for beta in headers.get_all(BETA) {
+            if let Ok(beta) = beta.to_str() {
+                add(&BETA, beta);
+            }
+        }
+        Self(lines)
+    }
+
+    /// Header lines, each ending in CRLF.
+    pub(crate) fn lines(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a request has that only a provider of this API can read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// Whether another provider could not serve the request without losing something.
+    pub needs_native: bool,
+    /// Estimated tokens of what is not in the chat form of the request.
+    pub tokens: u64,
+    /// Whether the tokens have no bound but the model's context: those of an image do not depend on its bytes.
+    pub is_unbounded: bool,
+}
+
+/// A request in the caller's bytes.
+pub(crate) struct NativeRequest {
+    body: Bytes,
+    headers: NativeHeaders,
+    extras: Extras,
+    model: Range<usize>,
+    max_tokens: Option<Range<usize>>,
+    user_id: Option<Range<usize>>,
+}
+
+/// Without the caller's content.
+impl fmt::Debug for NativeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NativeRequest({} bytes)", self.body.len())
+    }
+}
+
+/// The values that are replaced.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow)]
+    model: &'a RawValue,
+    #[serde(borrow)]
+    max_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<MetadataOutline<'a>>,
+}
+
+#[derive(Deserialize)]
+struct MetadataOutline<'a> {
+    #[serde(borrow)]
+    user_id: Option<&'a RawValue>,
+}
+
+impl NativeRequest {
+    /// `body` has been parsed as a request before; `None` if it cannot be forwarded in its own bytes.
+    pub(crate) fn new(body: Bytes, headers: NativeHeaders, extras: Extras) -> Option<Self> {
+        let text = std::str::from_utf8(&body).ok()?;
+        let outline: Outline<'_> = serde_json::from_str(text).ok()?;
+        let range = |raw: &RawValue| range_in(text, raw);
+        let model = range(outline.model)?;
+        let max_tokens = outline.max_tokens.and_then(range);
+        let user_id = outline.metadata.and_then(|metadata| metadata.user_id);
+        let user_id = user_id.and_then(range);
+        Some(Self {
+            body,
+            headers,
+            extras,
+            model,
+            max_tokens,
+            user_id,
+        })
+    }
+
+    pub(crate) fn headers(&self) -> &NativeHeaders {
+        &self.headers
+    }
+
+    /// Whether another provider could not serve the request without losing something.
+    pub(crate) fn is_required(&self) -> bool {
+        self.extras.needs_native
+    }
+
+    /// The body for a provider: with its name of the model, the account in place of the user, and the budget of the
+    /// call. All else is as the caller wrote it.
+    pub(crate) fn body(&self, model: &str, user: &str, max_tokens: Option<u32>) -> Vec<u8> {
+        let mut changes = vec![(self.model.clone(), quoted(model))];
+        let user_id = self.user_id.clone();
+        changes.extend(user_id.map(|range| (range, quoted(user))));
+        let budget = self.max_tokens.clone().zip(max_tokens);
+        changes.extend(budget.map(|(range, tokens)| (range, tokens.to_string())));
+        replaced(&self.body, changes)
+    }
+
+    /// Adds what the caller's bytes have beyond the chat form of the request.
+    pub(crate) fn count(&self, messages: usize, count: &mut TokenCount) {
+        count.estimate += self.extras.tokens;
+        let bytes = self.body.len() as u64 + REQUEST_ALLOWANCE;
+        count.bound = count.bound.max(bytes + MESSAGE_ALLOWANCE * messages as u64);
+        if self.extras.is_unbounded {
+            count.bound = count.bound.max(u32::MAX.into());
+        }
+    }
+}
+
+/// A provider's message as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct NativeMessage(pub Bytes);
+
+impl NativeMessage {
+    /// The message for the caller, who knows the model by another name.
+    pub(super) fn with_model(&self, model: &str) -> Vec<u8> {
+        let named = std::str::from_utf8(&self.0).ok().and_then(|text| {
+            let named: Named<'_> = serde_json::from_str(text).ok()?;
+            range_in(text, named.model?)
+        });
+        let change = named.map(|range| (range, quoted(model)));
+        replaced(&self.0, change.into_iter().collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+}
+
+/// An event of a provider's stream as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct NativeEvent {
+    kind: String,
+    data: Bytes,
+}
+
+impl NativeEvent {
+    /// `None` for an event whose kind cannot be written as its name.
+    pub(crate) fn new(kind: &str, data: &[u8]) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        (!kind.is_empty() && kind.bytes().all(is_plain)).then(|| Self {
+            kind: kind.to_owned(),
+            data: Bytes::copy_from_slice(data),
+        })
+    }
+
+    /// Whether it begins a block of content, so that the response can start.
+    pub(crate) fn is_content(&self) -> bool {
+        self.kind == "content_block_start"
+    }
+
+    /// Whether it ends the message. Such events are sent once the message is charged.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(self.kind.as_str(), "message_delta" | "message_stop")
+    }
+
+    /// The event for the caller, who knows the model by another name.
+    pub(super) fn frame(&self, model: &str) -> Bytes {
+        #[derive(Deserialize)]
+        struct Start<'a> {
+            #[serde(borrow)]
+            message: Named<'a>,
+        }
+        let named = || {
+            let text = std::str::from_utf8(&self.data).ok()?;
+            let start: Start<'_> = serde_json::from_str(text).ok()?;
+            range_in(text, start.message.model?)
+        };
+        let is_start = self.kind == "message_start";
+        let change = is_start.then(named).flatten();
+        let change = change.map(|range| (range, quoted(model)));
+        let data = replaced(&self.data, change.into_iter().collect());
+        let mut frame = Vec::with_capacity(data.len() + self.kind.len() + 24);
+        frame.extend_from_slice(b"event: ");
+        frame.extend_from_slice(self.kind.as_bytes());
+        frame.extend_from_slice(b"\ndata: ");
+        // A line break would end the line of data. In JSON it is white space.
+        frame.extend(data.iter().map(|byte| match byte {
+            b'\n' | b'\r' => b' ',
+            byte => *byte,
+        }));
+        frame.extend_from_slice(b"\n\n");
+        frame.into()
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut json = JsonWriter::default();
+    json.string(text);
+    json.into_string()
+}
+
+/// Where a value is in the text that it was parsed from.
+fn range_in(text: &str, raw: &RawValue) -> Option<Range<usize>> {
+    let start = raw.get().as_ptr().addr();
+    let start = start.checked_sub(text.as_ptr().addr())?;
+    let range = start..start + raw.get().len();
+    // Another text would be there if the parser had copied the value.
+    (text.get(range.clone()) == Some(raw.get())).then_some(range)
+}
+
+/// The bytes with some ranges replaced, which do not overlap.
+fn replaced(bytes: &[u8], mut changes: Vec<(Range<usize>, String)>) -> Vec<u8> {
+    changes.sort_by_key(|(range, _)| range.start);
+    let added: usize = changes.iter().map(|(_, text)| text.len()).sum();
+    let mut written = Vec::with_capacity(bytes.len() + added);
+    let mut at = 0;
+    for (range, text) in changes {
+        written.extend_from_slice(&bytes[at..range.start]);
+        written.extend_from_slice(text.as_bytes());
+        at = range.end;
+    }
+    written.extend_from_slice(&bytes[at..]);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(body: &'static str) -> NativeRequest {
+        let body = Bytes::from_static(body.as_bytes());
+        NativeRequest::new(body, NativeHeaders::default(), Extras::default()).unwrap()
+    }
+
+    #[test]
+    fn only_three_values_change() {
+        let sent = r#"{ "x":[1.0, 1e2],"max_tokens" : 5e1, "metadata":{"a":"\u0041","user_id":"me"},
+            "model":"alias\u002d1","messages":[{"role":"user","content":"model"}]}"#;
+        let body = request(sent).body("claude", "acct_1", Some(40));
+        let expected = r#"{ "x":[1.0, 1e2],"max_tokens" : 40, "metadata":{"a":"\u0041","user_id":"acct_1"},
+            "model":"claude","messages":[{"role":"user","content":"model"}]}"#;
+        assert_eq!(std::str::from_utf8(&body).unwrap(), expected);
+        let bare = request(r#"{"model":"a","metadata":{"user_id":null}}"#);
+        let body = bare.body("b", "acct_1", None);
+        assert_eq!(body, br#"{"model":"b","metadata":{"user_id":null}}"#);
+    }
+
+    #[test]
+    fn a_response_is_renamed_at_its_top_only() {
+        let message = NativeMessage(Bytes::from_static(
+            br#"{"content":[{"type":"text","model":"x"}],"model" : "claude-9"}"#,
+        ));
+        assert_eq!(
+            message.with_model("m"),
+            br#"{"content":[{"type":"text","model":"x"}],"model" : "m"}"#
+        );
+        let start = b"{\"message\":{\"model\":\"claude-9\",\n\"x\":1}}";
+        let frame = NativeEvent::new("message_start", start).unwrap().frame("m");
+        let expected = b"event: message_start\ndata: {\"message\":{\"model\":\"m\", \"x\":1}}\n\n";
+        assert_eq!(&frame[..], expected);
+        assert!(NativeEvent::new("a\nb", b"{}").is_none());
+    }
+
+    #[test]
+    fn headers_are_the_callers() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(
+            NativeHeaders::of(&headers).lines(),
+            "anthropic-version: 2023-06-01\r\n"
+        );
+        headers.insert(VERSION, "2026-10-21".parse().unwrap());
+        headers.append(BETA, "a,b".parse().unwrap());
+        headers.append(BETA, "c".parse().unwrap());
+        assert_eq!(
+            NativeHeaders::of(&headers).lines(),
+            "anthropic-version: 2026-10-21\r\nanthropic-beta: a,b\r\nanthropic-beta: c\r\n"
+        );
+    }
+}
