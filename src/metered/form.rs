@@ -2,7 +2,7 @@
 //!
 //! A response that cannot be stored is delivered, marked as not stored.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::{
     wire::{
         chat::{Answer, Bill, Frames, ShowUsage},
         error::Envelope,
-        responses::{Events, NewResponse, error_event},
+        responses::{Events, NewResponse, failure_events},
         stream_normalizer::StreamNormalizer,
         stream_writer::StreamWriter,
     },
@@ -26,7 +26,7 @@ pub(crate) enum Form {
     Chat,
     /// `/v1/responses` (§4.2).
     Response {
-        response: Box<NewResponse>,
+        response: Arc<NewResponse>,
         /// The conversation up to this response, as JSON.
         input: String,
     },
@@ -39,16 +39,36 @@ pub(crate) struct Storing {
     input: String,
 }
 
-/// Writes an error as the last event of a stream; the number is that of the events before it.
-pub(crate) type ErrorWriter = fn(&Envelope, u64) -> Bytes;
+/// Writes the last events of a stream whose task died.
+pub(crate) enum ErrorWriter {
+    Chat,
+    Response(Arc<NewResponse>),
+}
+
+impl ErrorWriter {
+    /// `sent` is the number of events before them.
+    pub(crate) fn write(&self, envelope: &Envelope, sent: u64) -> Bytes {
+        match self {
+            Self::Chat => Frames::error(envelope),
+            Self::Response(response) => {
+                let events = failure_events(response, envelope, sent, &[]);
+                events.concat().into()
+            }
+        }
+    }
+}
 
 impl Form {
-    /// Writes errors of streams whose task died.
     pub(crate) fn error_writer(&self) -> ErrorWriter {
         match self {
-            Self::Chat => |envelope, _| Frames::error(envelope),
-            Self::Response { .. } => error_event,
+            Self::Chat => ErrorWriter::Chat,
+            Self::Response { response, .. } => ErrorWriter::Response(response.clone()),
         }
+    }
+
+    /// Whether the client of a stream needs events while the provider is silent, and not comments only.
+    pub(crate) fn needs_keep_alive_events(&self) -> bool {
+        matches!(self, Self::Response { .. })
     }
 
     /// The writer of a streamed response, and the data to store it with if the request has `store: true`.
@@ -65,7 +85,7 @@ impl Form {
             }
             Self::Response { response, input } => {
                 let storing = Storing::new(&response, input, call);
-                (Box::new(Events::new(*response, now)), storing)
+                (Box::new(Events::new(response, now)), storing)
             }
         }
     }

@@ -25,6 +25,7 @@ mod form;
 mod need;
 mod source;
 mod stream;
+mod stream_output;
 mod tool_loop;
 mod whole;
 

@@ -2,37 +2,24 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc;
 
 use super::{
-    Admitted, ClientWatch, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled,
-    Started,
+    Admitted, ClientWatch, FRAMES_IN_FLIGHT, Form, NotStarted, Reply, Settled, Started,
     failure::Failure,
-    form::Storing,
     source::{CallParts, Source},
+    stream_output::{Normalizer, Output, Reader},
 };
 use crate::{
     base::failpoint,
     gateway::Gateway,
     ledger::Outcome,
     prompt::ChatCall,
-    wire::{
-        chat::Bill,
-        error::{Envelope, UpstreamError},
-        stream_normalizer::StreamNormalizer,
-        stream_writer::StreamWriter,
-    },
+    wire::{chat::Bill, error::UpstreamError, stream_normalizer::StreamNormalizer},
 };
 
 /// How long the stream of an abandoned call is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
-
-/// How long a frame waits for a client that reads none. Usually the connection notices that first (`net::stall`, for a
-/// stream of HTTP/2 `net::http2`); this limit does not depend on it.
-const READER_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Normalizes the provider's stream and writes it in the form of the endpoint.
-type Normalizer = StreamNormalizer<Box<dyn StreamWriter>>;
 
 /// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
@@ -64,6 +51,7 @@ pub(crate) async fn stream(
     };
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
+    let keeps_alive = form.needs_keep_alive_events();
     let (writer, storing) = form.stream_writer(&call);
     let normalizer = StreamNormalizer::new(writer, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
@@ -77,11 +65,7 @@ pub(crate) async fn stream(
         admitted,
         client,
         source,
-        output: Output {
-            normalizer,
-            storing,
-            frames,
-        },
+        output: Output::new(normalizer, storing, frames, keeps_alive),
     };
     let mut relay = Box::pin(relay.run());
     // Polled once before it gets its task, so that frames that are ready leave with the head of the response.
@@ -210,61 +194,6 @@ async fn settle(
     }
 }
 
-/// The client's side of a stream.
-struct Output {
-    normalizer: Normalizer,
-    storing: Option<Storing>,
-    frames: mpsc::Sender<Frame>,
-}
-
-/// Whether the client still reads.
-enum Reader {
-    Connected,
-    Gone,
-}
-
-impl Output {
-    /// Stores the response if it is to be stored, then sends its last frames: a client that has them may refer to the
-    /// stored response at once.
-    async fn finish(&mut self, gateway: &Gateway) {
-        if let Some(storing) = self.storing.take() {
-            storing.store_streamed(gateway, &mut self.normalizer).await;
-        }
-        self.normalizer.end();
-        self.send_ready().await;
-        let usage = self.normalizer.billed().map(|bill| bill.usage);
-        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
-    }
-
-    /// Ends the stream with an error event.
-    async fn interrupt(&mut self, error: &Envelope, cause: String) {
-        self.normalizer.fail(error);
-        self.send_ready().await;
-        send(&self.frames, Frame::End(Ending::Interrupted { cause })).await;
-    }
-
-    async fn send_ready(&mut self) -> Reader {
-        for frame in self.normalizer.take_ready() {
-            if !send(&self.frames, Frame::Data(frame)).await {
-                return Reader::Gone;
-            }
-        }
-        Reader::Connected
-    }
-}
-
-/// Sends a frame; returns whether the client took it or has room for it.
-async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
-    match frames.try_send(frame) {
-        Ok(()) => true,
-        Err(TrySendError::Full(frame)) => {
-            let sent = frames.send_timeout(frame, READER_TIMEOUT).await;
-            sent.is_ok()
-        }
-        Err(TrySendError::Closed(_)) => false,
-    }
-}
-
 /// Sends frames as parts arrive, until the stream ends or the client no longer reads. The channel is bounded, so a slow
 /// client slows down the reading of the provider.
 async fn pump(
@@ -272,13 +201,26 @@ async fn pump(
     parts: &mut CallParts<'_>,
     output: &mut Output,
 ) -> Result<Reader, Failure> {
-    while let Some(part) = source.next(parts).await? {
+    loop {
+        let part = {
+            let mut next = pin!(source.next(parts));
+            poll_fn(|context| {
+                let part = next.as_mut().poll(context);
+                if part.is_pending() {
+                    output.poll_silence(context);
+                }
+                part
+            })
+            .await?
+        };
+        let Some(part) = part else {
+            return Ok(Reader::Connected);
+        };
         output.normalizer.on_part(part)?;
         if let Reader::Gone = output.send_ready().await {
             return Ok(Reader::Gone);
         }
     }
-    Ok(Reader::Connected)
 }
 
 /// Reads the stream of an abandoned call to its end, within [`DRAIN_TIMEOUT`].

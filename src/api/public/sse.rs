@@ -1,6 +1,6 @@
 //! The body of a streamed response: frames as they arrive, comments while there are none.
 //!
-//! If the task of the call dies, the stream ends with an error event and without `[DONE]`.
+//! If the task of the call dies, the stream ends with the events of a failure and without `[DONE]`.
 
 use std::{
     convert::Infallible,
@@ -15,18 +15,16 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, Sleep},
-};
+use tokio::sync::mpsc;
 
 use crate::{
     api::access_log::RequestLog,
     metered::{Ending, ErrorWriter, Frame},
+    net::silence::Silence,
     wire::error::GatewayError,
 };
 
-/// Time without a frame after which a comment is sent, which clients ignore.
+/// Time without a frame after which a comment is sent, which clients ignore. It is shorter than the timeouts of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The response that starts a stream; how it ends is added to the log.
@@ -40,8 +38,7 @@ pub(crate) fn response(
         log,
         error_writer,
         sent: 0,
-        keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
-        is_active: false,
+        silence: Silence::new(KEEP_ALIVE),
         ended: false,
     };
     let mut response = Response::new(Body::new(body));
@@ -59,28 +56,12 @@ pub(crate) fn response(
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
-    /// Writes the error event if the task of the call has died.
+    /// Writes the last events if the task of the call has died.
     error_writer: ErrorWriter,
     /// Number of frames sent, for the sequence number of an error event.
     sent: u64,
-    keep_alive: Pin<Box<Sleep>>,
-    /// Whether a frame was sent since the timer was set.
-    is_active: bool,
+    silence: Silence,
     ended: bool,
-}
-
-impl FrameBody {
-    /// Ready when no frame was sent for at least [`KEEP_ALIVE`], which is shorter than the timeouts of proxies.
-    /// Resetting the timer for each frame would cost more than the frame, so it is reset only when it has fired.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            ready!(self.keep_alive.as_mut().poll(context));
-            self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
-            if !std::mem::take(&mut self.is_active) {
-                return Poll::Ready(());
-            }
-        }
-    }
 }
 
 impl HttpBody for FrameBody {
@@ -95,11 +76,11 @@ impl HttpBody for FrameBody {
             return Poll::Ready(None);
         }
         let Poll::Ready(frame) = self.frames.poll_recv(context) else {
-            ready!(self.poll_silence(context));
+            ready!(self.silence.poll(context));
             let comment = Bytes::from_static(b": keep-alive\n\n");
             return Poll::Ready(Some(Ok(hyper::body::Frame::data(comment))));
         };
-        self.is_active = true;
+        self.silence.broken();
         let data = match frame {
             Some(Frame::Data(data)) => {
                 self.sent += 1;
@@ -110,12 +91,13 @@ impl HttpBody for FrameBody {
                 self.ended = true;
                 return Poll::Ready(None);
             }
-            // The task ended without an `End` frame: it panicked. Sends an error event and no `[DONE]`.
+            // The task ended without an `End` frame: it panicked.
             None => {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.ended = true;
-                (self.error_writer)(&GatewayError::Internal.envelope(), self.sent)
+                let envelope = GatewayError::Internal.envelope();
+                self.error_writer.write(&envelope, self.sent)
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -124,10 +106,14 @@ impl HttpBody for FrameBody {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http_body_util::BodyExt as _;
+    use serde_json::Value;
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::wire::{chat::Frames, responses::error_event};
+    use crate::wire::responses::{NewResponse, ResponsesRequest};
 
     async fn text_of(frames: Vec<Frame>, error_writer: ErrorWriter) -> String {
         let (sender, receiver) = mpsc::channel(8);
@@ -143,9 +129,9 @@ mod tests {
     async fn a_stream_whose_task_died_ends_with_an_error() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         let end = Frame::End(Ending::Finished { usage: None });
-        let whole = text_of(vec![data(), end], |envelope, _| Frames::error(envelope)).await;
+        let whole = text_of(vec![data(), end], ErrorWriter::Chat).await;
         assert_eq!(whole, "data: 1\n\n");
-        let cut = text_of(vec![data()], |envelope, _| Frames::error(envelope)).await;
+        let cut = text_of(vec![data()], ErrorWriter::Chat).await;
         let error = cut.strip_prefix("data: 1\n\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["error"]["code"], "internal_error");
@@ -155,10 +141,8 @@ mod tests {
     async fn a_stream_without_frames_sends_comments() {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
-        let body = response(receiver, RequestLog::default(), |envelope, _| {
-            Frames::error(envelope)
-        })
-        .into_body();
+        let log = RequestLog::default();
+        let body = response(receiver, log, ErrorWriter::Chat).into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -174,14 +158,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_responses_stream_whose_task_died_ends_with_its_error_event() {
-        let error_writer: ErrorWriter = error_event;
-        let cut = text_of(Vec::new(), error_writer).await;
-        let error = cut.strip_prefix("event: error\ndata: ").unwrap();
-        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+    async fn a_responses_stream_whose_task_died_ends_with_its_failure() {
+        let request = ResponsesRequest::parse(br#"{"model":"m","input":"Hi"}"#).unwrap();
+        let new = NewResponse {
+            id: "resp_1".into(),
+            created_at: 1,
+            echo: request.echo,
+            names: request.names,
+        };
+        let cut = text_of(Vec::new(), ErrorWriter::Response(Arc::new(new))).await;
+        let mut events = cut.split_terminator("\n\n");
+        let mut next = |name: &str| -> Value {
+            let head = format!("event: {name}\ndata: ");
+            let event = events.next().unwrap();
+            serde_json::from_str(event.strip_prefix(&head).unwrap()).unwrap()
+        };
+        let error = next("error");
         assert_eq!(error["type"], "error");
         assert_eq!(error["sequence_number"], 0);
         assert_eq!(error["code"], "internal_error");
         assert_eq!(error["error"]["type"], "server_error");
+        let failed = next("response.failed");
+        assert_eq!(failed["sequence_number"], 1);
+        assert_eq!(failed["response"]["id"], "resp_1");
+        assert_eq!(failed["response"]["status"], "failed");
+        assert_eq!(failed["response"]["error"]["message"], error["message"]);
+        assert_eq!(events.next(), None, "no [DONE]");
     }
 }

@@ -84,6 +84,8 @@ pub enum GatewayError {
     },
     #[error("There is no `{method} {path}` here.")]
     RouteNotFound { method: String, path: String },
+    #[error("Send the request by HTTP, as `POST /v1/responses`. There is no WebSocket here.")]
+    WebSocketNotServed,
     #[error("Use a model that GET /v1/models lists: `{model}` does not exist.")]
     ModelNotFound { model: String },
     #[error(
@@ -189,6 +191,11 @@ impl GatewayError {
                 Status::FORBIDDEN,
                 "tier_upgrade_required",
                 code("forbidden"),
+            ),
+            Self::WebSocketNotServed => (
+                Status::UPGRADE_REQUIRED,
+                "invalid_request_error",
+                code("websocket_not_served"),
             ),
             Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", code("route_not_found")),
             Self::ModelNotFound { .. } => (
