@@ -48,6 +48,11 @@ impl ReceivedBody {
         &self.bytes
     }
 
+    /// For a call that keeps the bytes: it also keeps [`Self::memory`].
+    pub(crate) fn shared_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     /// Also part of the call that is made of the body: the memory counts until the last of them is dropped.
     pub(crate) fn memory(&self) -> Option<Arc<BodyReservation>> {
         self.memory.clone()

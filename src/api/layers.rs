@@ -96,33 +96,45 @@ pub(crate) async fn authenticate(
     }
 }
 
-/// Responds with 404 to a route that is not served (§4.3); under `/v1` with 401 if there is no valid key.
-///
-/// The response does not wait for the body, which is drained.
+/// Responds with 404 to a route that is not served (§4.3).
 pub(crate) async fn route_not_found(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
 ) -> Response {
+    let not_found = no_such_route(&request);
+    refuse_route(&gateway, request, not_found).await
+}
+
+pub(crate) fn no_such_route(request: &Request) -> GatewayError {
+    GatewayError::RouteNotFound {
+        method: loggable_method(request.method()).into_owned(),
+        path: loggable(request.uri().path()),
+    }
+}
+
+/// Refuses a request for its method and path; under `/v1` with 401 if there is no valid key.
+///
+/// The response does not wait for the body, which is drained.
+pub(crate) async fn refuse_route(
+    gateway: &Gateway,
+    request: Request,
+    refusal: GatewayError,
+) -> Response {
     let client = client_address(&request, None);
     let path = request.uri().path();
-    let not_found = GatewayError::RouteNotFound {
-        method: loggable_method(request.method()).into_owned(),
-        path: loggable(path),
-    };
     let error = if path == "/v1" || path.starts_with("/v1/") {
         let headers = request.headers();
         let dialect = Dialect::of(&request, None);
-        match find_caller(&gateway, headers, dialect, || client, true).await {
+        match find_caller(gateway, headers, dialect, || client, true).await {
             Ok(caller) => {
                 log_caller(&request, &caller);
-                check_account(&gateway, &caller.account_id)
-                    .err()
-                    .unwrap_or(not_found)
+                let checked = check_account(gateway, &caller.account_id);
+                checked.err().unwrap_or(refusal)
             }
             Err(error) => error,
         }
     } else {
-        count_unknown(&gateway, client, not_found)
+        count_unknown(gateway, client, refusal)
     };
     drain_unread(request.into_body());
     error.into_response()

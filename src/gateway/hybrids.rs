@@ -107,6 +107,11 @@ impl Gateway {
             );
             return GatewayError::invalid(name, message);
         }
+        if rejected().any(|reason| reason == Rejection::Context) {
+            return GatewayError::ContextLengthExceeded {
+                model: hybrid.id.clone(),
+            };
+        }
         let mut constraints: Vec<_> = rejected().filter_map(Rejection::constraint).collect();
         constraints.sort_unstable();
         constraints.dedup();

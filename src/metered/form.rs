@@ -2,7 +2,7 @@
 //!
 //! A response that cannot be stored is delivered, marked as not stored.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ use crate::{
         chat::{Answer, Bill, Frames, ShowUsage},
         error::Envelope,
         messages::{self, NewMessage, ToolIds},
-        responses::{Events, NewResponse, error_event},
+        responses::{Events, NewResponse, failure_events},
         stream_normalizer::StreamNormalizer,
         stream_writer::StreamWriter,
     },
@@ -27,7 +27,7 @@ pub(crate) enum Form {
     Chat,
     /// `/v1/responses` (§4.2).
     Response {
-        response: Box<NewResponse>,
+        response: Arc<NewResponse>,
         /// The conversation up to this response, as JSON.
         input: String,
     },
@@ -43,19 +43,35 @@ pub(crate) struct Storing {
 }
 
 /// What the body of a stream writes by itself, in the form of its API.
-#[derive(Clone, Copy)]
 pub(crate) struct StreamStyle {
-    /// The last event of a stream whose task died.
     pub error: ErrorWriter,
     /// What is sent while a provider is silent.
     pub keep_alive: &'static [u8],
 }
 
-/// Writes an error as the last event of a stream; the number is that of the events before it, the text the request ID.
-pub(crate) type ErrorWriter = fn(&Envelope, u64, &str) -> Bytes;
+/// Writes the last events of a stream whose task died.
+pub(crate) enum ErrorWriter {
+    Chat,
+    Response(Arc<NewResponse>),
+    Messages,
+}
 
 /// A comment, which clients ignore.
 const COMMENT: &[u8] = b": keep-alive\n\n";
+
+impl ErrorWriter {
+    /// `sent` is the number of events before them.
+    pub(crate) fn write(&self, envelope: &Envelope, sent: u64, request_id: &str) -> Bytes {
+        match self {
+            Self::Chat => Frames::error(envelope),
+            Self::Response(response) => {
+                let events = failure_events(response, envelope, sent, &[]);
+                events.concat().into()
+            }
+            Self::Messages => messages::error_event(envelope, request_id),
+        }
+    }
+}
 
 impl Form {
     /// Whether a streamed response starts though the provider is silent.
@@ -64,20 +80,17 @@ impl Form {
     }
 
     pub(crate) fn stream_style(&self) -> StreamStyle {
-        match self {
-            Self::Chat => StreamStyle {
-                error: |envelope, _, _| Frames::error(envelope),
-                keep_alive: COMMENT,
-            },
-            Self::Response { .. } => StreamStyle {
-                error: |envelope, sequence, _| error_event(envelope, sequence),
-                keep_alive: COMMENT,
-            },
-            Self::Messages(_) => StreamStyle {
-                error: |envelope, _, request_id| messages::error_event(envelope, request_id),
-                keep_alive: messages::PING,
-            },
-        }
+        let (error, keep_alive) = match self {
+            Self::Chat => (ErrorWriter::Chat, COMMENT),
+            Self::Response { response, .. } => (ErrorWriter::Response(response.clone()), COMMENT),
+            Self::Messages(_) => (ErrorWriter::Messages, messages::PING),
+        };
+        StreamStyle { error, keep_alive }
+    }
+
+    /// Whether the client of a stream needs events while the provider is silent, and not comments only.
+    pub(crate) fn needs_keep_alive_events(&self) -> bool {
+        matches!(self, Self::Response { .. })
     }
 
     /// The writer of a streamed response, and the data to store it with if the request has `store: true`.
@@ -99,7 +112,7 @@ impl Form {
             }
             Self::Response { response, input } => {
                 let storing = Storing::new(&response, input, call);
-                (Box::new(Events::new(*response, now)), storing)
+                (Box::new(Events::new(response, now)), storing)
             }
             Self::Messages(message) => {
                 let model = call.route.requested_name().to_owned();

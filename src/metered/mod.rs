@@ -25,6 +25,7 @@ mod form;
 mod need;
 mod source;
 mod stream;
+mod stream_output;
 mod tool_loop;
 mod whole;
 
@@ -43,6 +44,8 @@ use self::{
 };
 
 pub(crate) use could_start::could_start;
+#[cfg(test)]
+pub(crate) use form::ErrorWriter;
 pub(crate) use form::{Form, StreamStyle, now};
 
 /// How many frames may wait for a slow client before the provider is no longer read.

@@ -8,39 +8,24 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc::{self, error::TrySendError};
-
 mod early;
 
 use super::{
-    Admitted, ClientWatch, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled,
-    Started,
+    Admitted, ClientWatch, Form, Frame, NotStarted, Reply, Settled, Started,
     failure::Failure,
-    form::Storing,
     source::{CallParts, Source},
+    stream_output::{Normalizer, Output, Reader},
 };
 use crate::{
     base::failpoint,
     gateway::Gateway,
     ledger::Outcome,
     prompt::ChatCall,
-    wire::{
-        chat::Bill,
-        error::{Envelope, UpstreamError},
-        stream_normalizer::StreamNormalizer,
-        stream_writer::StreamWriter,
-    },
+    wire::{chat::Bill, error::UpstreamError},
 };
 
 /// How long the stream of an abandoned call is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
-
-/// How long a frame waits for a client that reads none. Usually the connection notices that first (`net::stall`, for a
-/// stream of HTTP/2 `net::http2`); this limit does not depend on it.
-const READER_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Normalizes the provider's stream and writes it in the form of the endpoint.
-type Normalizer = StreamNormalizer<Box<dyn StreamWriter>>;
 
 /// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
@@ -230,73 +215,6 @@ async fn settle(
     }
 }
 
-/// The client's side of a stream.
-struct Output {
-    normalizer: Normalizer,
-    storing: Option<Storing>,
-    frames: mpsc::Sender<Frame>,
-}
-
-/// Whether the client still reads.
-enum Reader {
-    Connected,
-    Gone,
-}
-
-impl Output {
-    /// The output, and where its frames arrive.
-    fn new(form: Form, call: &ChatCall, admitted: &Admitted) -> (Self, mpsc::Receiver<Frame>) {
-        let (writer, storing) = form.stream_writer(call, admitted.estimated_input());
-        let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
-        let output = Self {
-            normalizer: StreamNormalizer::new(writer, call.choices()),
-            storing,
-            frames,
-        };
-        (output, receiver)
-    }
-
-    /// Stores the response if it is to be stored, then sends its last frames: a client that has them may refer to the
-    /// stored response at once.
-    async fn finish(&mut self, gateway: &Gateway) {
-        if let Some(storing) = self.storing.take() {
-            storing.store_streamed(gateway, &mut self.normalizer).await;
-        }
-        self.normalizer.end();
-        self.send_ready().await;
-        let usage = self.normalizer.billed().map(|bill| bill.usage);
-        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
-    }
-
-    /// Ends the stream with an error event.
-    async fn interrupt(&mut self, error: &Envelope, cause: String) {
-        self.normalizer.fail(error);
-        self.send_ready().await;
-        send(&self.frames, Frame::End(Ending::Interrupted { cause })).await;
-    }
-
-    async fn send_ready(&mut self) -> Reader {
-        for frame in self.normalizer.take_ready() {
-            if !send(&self.frames, Frame::Data(frame)).await {
-                return Reader::Gone;
-            }
-        }
-        Reader::Connected
-    }
-}
-
-/// Sends a frame; returns whether the client took it or has room for it.
-async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
-    match frames.try_send(frame) {
-        Ok(()) => true,
-        Err(TrySendError::Full(frame)) => {
-            let sent = frames.send_timeout(frame, READER_TIMEOUT).await;
-            sent.is_ok()
-        }
-        Err(TrySendError::Closed(_)) => false,
-    }
-}
-
 /// Sends frames as parts arrive, until the stream ends or the client no longer reads. The channel is bounded, so a slow
 /// client slows down the reading of the provider.
 async fn pump(
@@ -304,13 +222,26 @@ async fn pump(
     parts: &mut CallParts<'_>,
     output: &mut Output,
 ) -> Result<Reader, Failure> {
-    while let Some(part) = source.next(parts).await? {
+    loop {
+        let part = {
+            let mut next = pin!(source.next(parts));
+            poll_fn(|context| {
+                let part = next.as_mut().poll(context);
+                if part.is_pending() {
+                    output.poll_silence(context);
+                }
+                part
+            })
+            .await?
+        };
+        let Some(part) = part else {
+            return Ok(Reader::Connected);
+        };
         output.normalizer.on_part(part)?;
         if let Reader::Gone = output.send_ready().await {
             return Ok(Reader::Gone);
         }
     }
-    Ok(Reader::Connected)
 }
 
 /// Reads the stream of an abandoned call to its end, within [`DRAIN_TIMEOUT`].

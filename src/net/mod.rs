@@ -19,6 +19,7 @@ pub(crate) mod offload;
 pub(crate) mod prefixed_stream;
 pub(crate) mod read_buffer;
 pub(crate) mod shutdown;
+pub(crate) mod silence;
 pub(crate) mod socket;
 pub(crate) mod stall;
 pub(crate) mod timeout;

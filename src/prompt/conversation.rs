@@ -42,13 +42,12 @@ impl ToolOrderError {
     pub(crate) fn into_responses_error(self) -> GatewayError {
         let message = match self {
             Self::UnknownCall { id, .. } => format!(
-                "`input` has an output for the call `{id}`, but no such call before it that is \
-                 left to answer."
+                "Send a call before its output: `input` has an output for the call `{id}`, but no such \
+                 call before it."
             ),
-            Self::MissingOutput { id, .. } => format!(
-                "The function call `{id}` has no output. Send one `function_call_output` for each \
-                 call, directly after it."
-            ),
+            Self::MissingOutput { id, .. } => {
+                format!("Send an output for the call `{id}`, directly after it: it has none.")
+            }
         };
         GatewayError::invalid("input", message)
     }

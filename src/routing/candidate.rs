@@ -66,15 +66,16 @@ impl Rejection {
         }
     }
 
-    /// The request field that no target can satisfy, and the missing property, for the error message.
+    /// The request field that no target can satisfy, and the missing property, for the error message. An overlong
+    /// conversation and a budget that is too small have errors of their own.
     pub(crate) fn constraint(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::NotEntitled
             | Self::Disabled
             | Self::Unserved
             | Self::Unhealthy
+            | Self::Context
             | Self::MinOutput => None,
-            Self::Context => Some(("messages", "has a context that long")),
             Self::Tools => Some(("tools", "takes these tools")),
             Self::JsonSchema => Some(("response_format", "keeps to a JSON schema")),
             Self::JsonMode => Some(("response_format", "has a JSON mode")),

@@ -3,7 +3,7 @@
 //! Each returns a number that stands for what was found in the bytes, so that the driver can keep inputs that show it
 //! something new.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -216,7 +216,7 @@ pub(crate) fn responses_requests(bytes: &[u8]) -> u64 {
         return 0;
     };
     let items = std::mem::take(&mut request.items);
-    let messages = conversation(Vec::new(), items);
+    let messages = conversation(Vec::new(), items, &mut request.names);
     forwarded(request.into_chat(messages))
 }
 
@@ -265,13 +265,17 @@ fn check_chat_body(body: &Value, call: &ChatCall) {
     assert_eq!(body["user"], "acct_1");
 }
 
-fn new_response() -> NewResponse {
-    let request = ResponsesRequest::parse(br#"{"model":"m","input":"Hi"}"#);
-    NewResponse {
+/// A response to a request with tools of every kind that is served.
+fn new_response() -> Arc<NewResponse> {
+    let body = br#"{"model":"m","input":"Hi","tools":[{"type":"custom","name":"f"},
+        {"type":"namespace","name":"get","tools":[{"type":"function","name":"weather"}]}]}"#;
+    let request = ResponsesRequest::parse(body).expect("a valid request");
+    Arc::new(NewResponse {
         id: "resp_1".into(),
         created_at: 1,
-        echo: request.expect("a valid request").echo,
-    }
+        echo: request.echo,
+        names: request.names,
+    })
 }
 
 trait Magnitude {

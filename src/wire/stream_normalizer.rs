@@ -141,6 +141,7 @@ impl<W: StreamWriter> StreamNormalizer<W> {
         }
         for ((index, choice), reason) in (0..).zip(&mut self.choices).zip(reasons) {
             let (writer, ready) = (&mut self.writer, &mut self.ready);
+            writer.ending(index, reason);
             choice.calls.finish(index, reason, writer, ready);
             writer.close(index, reason, ready);
         }

@@ -37,6 +37,9 @@ pub(crate) trait StreamWriter: Send {
         out: &mut Vec<Bytes>,
     );
 
+    /// Says why the choice ends, before its last fragments and `close`.
+    fn ending(&mut self, _choice: u32, _reason: FinishReason) {}
+
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>);
 
     /// Relays an event of a provider that speaks the caller's API. Such a response has no other content.
@@ -49,6 +52,11 @@ pub(crate) trait StreamWriter: Send {
 
     /// Records that storing the response failed.
     fn not_stored(&mut self) {}
+
+    /// An event for a client that would give up on a silent stream; `None` if comments are enough.
+    fn keep_alive(&mut self) -> Option<Bytes> {
+        None
+    }
 
     /// Writes the last frames of a response that is complete and charged.
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>);
@@ -93,6 +101,10 @@ impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
         (**self).tool_arguments(choice, number, arguments, out);
     }
 
+    fn ending(&mut self, choice: u32, reason: FinishReason) {
+        (**self).ending(choice, reason);
+    }
+
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
         (**self).close(choice, reason, out);
     }
@@ -107,6 +119,10 @@ impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
 
     fn not_stored(&mut self) {
         (**self).not_stored();
+    }
+
+    fn keep_alive(&mut self) -> Option<Bytes> {
+        (**self).keep_alive()
     }
 
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {

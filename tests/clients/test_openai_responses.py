@@ -459,10 +459,10 @@ def test_built_in_tools_can_be_declined(client):
         ("background", {"background": True}),
         ("conversation", {"conversation": "conv_1"}),
         ("input", {"input": []}),
-        ("input[0].type", {"input": [{"type": "web_search_call", "id": "ws_1", "status": "completed"}]}),
+        ("input[0].type", {"input": [{"type": "image_generation_call", "id": "ig_1", "status": "completed"}]}),
         ("max_output_tokens", {"model": "svc-flex-beta-3.6", "max_output_tokens": 127}),
         ("temperature", {"temperature": 3}),
-        ("tools[0].type", {"tools": [{"type": "web_search"}]}),
+        ("tools[0].type", {"tools": [{"type": "code_interpreter"}]}),
     ],
 )
 def test_refusals_name_the_field(client, param, more):

@@ -223,8 +223,8 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
         };
         assert!(!stream.text.contains("[DONE]"), "{last:?}");
         let all = stream.all();
-        // One error event without `response.failed` before it, because clients mishandle that one.
-        let [.., delta, error] = &*all else {
+        // Official clients raise the first of the two; others wait for the second.
+        let [.., delta, error, failed] = &*all else {
             panic!("{}", stream.text);
         };
         assert_eq!(delta["type"], "response.output_text.delta");
@@ -240,6 +240,23 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
             })
         );
         assert!(!stream.text.contains("vendor"), "{message}");
+        assert_eq!(failed["type"], "response.failed");
+        let (begun, failed) = (&all[0]["response"], &failed["response"]);
+        for (key, value) in begun.as_object().unwrap() {
+            match key.as_str() {
+                "status" => assert_eq!(failed[key], "failed"),
+                "store" => assert_eq!(failed[key], false),
+                "error" => assert_eq!(
+                    failed[key],
+                    json!({ "code": "server_error", "message": message })
+                ),
+                "output" => {
+                    assert_eq!(failed[key][0]["content"][0]["text"], "Grüß dich 😀");
+                    assert_eq!(failed[key][0]["status"], "incomplete");
+                }
+                _ => assert_eq!(failed[key], *value, "{key}"),
+            }
+        }
         assert_eq!(
             customer.ledger_view().await,
             LedgerView::free(calls),

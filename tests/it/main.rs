@@ -10,6 +10,9 @@
 mod support;
 
 mod agent_sessions;
+mod agents_codex_history;
+mod agents_codex_requests;
+mod agents_codex_streams;
 mod alerts_delivery;
 mod alerts_kinds;
 mod alerts_pages;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use bytes::Bytes;
 
 use super::call::{self, Permitted};
 use crate::{
@@ -33,7 +32,7 @@ pub(crate) async fn respond(
         mut call,
         wants_edits,
     } = prepared;
-    call.body_memory.clone_from(&body.memory);
+    call.body_memory = body.memory();
     let form = Form::Messages(Box::new(NewMessage {
         id: random_id("msg_"),
         request_id: log.request_id(),
@@ -72,13 +71,13 @@ async fn prepare(
     purpose: Purpose,
 ) -> Result<Prepared, GatewayError> {
     if !body.is_large() {
-        return check(gateway, caller, log, (headers, &body.bytes), purpose);
+        return check(gateway, caller, log, (headers, body), purpose);
     }
     // The body goes along with its reservation, because it stays in memory even if the client leaves.
     let (state, caller, log, body) = (gateway.clone(), caller.clone(), log.clone(), body.clone());
     let headers = headers.clone();
     let prepared = gateway.offload.run(move || {
-        let mut prepared = check(&state, &caller, &log, (&headers, &body.bytes), purpose)?;
+        let mut prepared = check(&state, &caller, &log, (&headers, &body), purpose)?;
         prepared.call.count_in_advance();
         Ok(prepared)
     });
@@ -89,11 +88,11 @@ fn check(
     gateway: &Gateway,
     caller: &Caller,
     log: &RequestLog,
-    (headers, body): (&NativeHeaders, &Bytes),
+    (headers, body): (&NativeHeaders, &ReceivedBody),
     purpose: Purpose,
 ) -> Result<Prepared, GatewayError> {
     // The body is a JSON object with the right types.
-    let mut request = MessagesRequest::parse(body, purpose)?;
+    let mut request = MessagesRequest::parse(body.bytes(), purpose)?;
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, caller, &mut request.chat, log)?;
     // Its blocks and values are allowed.
@@ -105,7 +104,7 @@ fn check(
     let mut call = call.map_err(|error| in_terms_of_messages(error, &model, max_tokens))?;
     // With built-in tools the conversation grows, so the caller's bytes are not all of it.
     if takes_native && !call.tools.are_built_in() {
-        let native = NativeRequest::new(body.clone(), headers.clone(), converted.extras);
+        let native = NativeRequest::new(body.shared_bytes(), headers.clone(), converted.extras);
         call.native = native.map(Arc::new);
     }
     Ok(Prepared {

@@ -8,14 +8,16 @@ use std::{
 };
 
 use axum::{
-    extract::{Path, State, rejection::PathRejection},
-    http::Uri,
+    extract::{Path, Request, State, rejection::PathRejection},
+    http::{Uri, header},
     response::Response,
 };
 
 use super::call::{self, Permitted};
 use crate::{
-    api::{access_log::RequestLog, body::ReceivedBody, extract::Authenticated, json_response},
+    api::{
+        access_log::RequestLog, body::ReceivedBody, extract::Authenticated, json_response, layers,
+    },
     base::keys::random_id,
     conversations::Record,
     gateway::Gateway,
@@ -26,7 +28,8 @@ use crate::{
         chat::Message,
         error::GatewayError,
         responses::{
-            Input, Item, NewResponse, ResponsesRequest, conversation, deleted, response_of_item,
+            Input, Item, NewResponse, ResponsesRequest, ToolNames, conversation, deleted,
+            response_of_item,
         },
     },
 };
@@ -53,7 +56,7 @@ pub(crate) async fn respond(
     // §4.2 The conversation that it continues.
     let stored = Stored::of(gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {
-        Some(id) => stored.conversation(id).await?,
+        Some(id) => stored.conversation(id, &mut request.names).await?,
         None => Vec::new(),
     };
     let items = stored
@@ -86,7 +89,7 @@ fn prepare(
     earlier: Vec<Message>,
     items: Vec<Item>,
 ) -> Result<(Box<ChatCall>, Form), GatewayError> {
-    let messages = conversation(earlier, items);
+    let messages = conversation(earlier, items, &mut request.names);
     check_order(&messages).map_err(ToolOrderError::into_responses_error)?;
     // A conversation that is too large to be stored is not written for that.
     let texts = messages
@@ -107,9 +110,10 @@ fn prepare(
         id: random_id("resp_"),
         created_at: now(),
         echo: std::mem::take(&mut request.echo),
+        names: std::mem::take(&mut request.names),
     };
     let form = Form::Response {
-        response: Box::new(response),
+        response: Arc::new(response),
         input,
     };
     let chat = request.into_chat(messages);
@@ -129,6 +133,20 @@ fn with_responses_field(error: GatewayError) -> GatewayError {
         }
         other => other,
     }
+}
+
+/// `GET /v1/responses`, by which some clients look for a WebSocket. On 426 they send the request by HTTP at once; on 404
+/// they try again first.
+pub(crate) async fn websocket(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let protocols = request.headers().get_all(header::UPGRADE).iter();
+    let mut protocols = protocols.filter_map(|value| value.to_str().ok());
+    let is_websocket = |value: &str| value.to_ascii_lowercase().contains("websocket");
+    let error = if protocols.any(is_websocket) {
+        GatewayError::WebSocketNotServed
+    } else {
+        layers::no_such_route(&request)
+    };
+    layers::refuse_route(&gateway, request, error).await
 }
 
 /// `GET /v1/responses/{id}`, for the account that owns it.
@@ -190,10 +208,14 @@ impl<'a> Stored<'a> {
     }
 
     /// The messages up to and including a response.
-    async fn conversation(&self, id: &str) -> Result<Vec<Message>, GatewayError> {
+    async fn conversation(
+        &self,
+        id: &str,
+        names: &mut ToolNames,
+    ) -> Result<Vec<Message>, GatewayError> {
         let record = self.find(id).await?;
         let input = serde_json::from_str(&record.input).map_err(|_| unreadable(&record))?;
-        Ok(conversation(input, output(&record)?))
+        Ok(conversation(input, output(&record)?, names))
     }
 
     /// Replaces references to stored items by the items.

@@ -31,6 +31,7 @@ pub(crate) fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Fro
         router.route(path, any(layers::route_not_found))
     });
     let router = billed
+        .route("/v1/responses", get(responses::websocket))
         .route(
             "/v1/responses/{id}",
             get(responses::show)

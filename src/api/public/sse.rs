@@ -1,6 +1,6 @@
 //! The body of a streamed response: frames as they arrive, comments or pings while there are none.
 //!
-//! If the task of the call dies, the stream ends with an error event and without `[DONE]`.
+//! If the task of the call dies, the stream ends with the events of a failure and without `[DONE]`.
 
 use std::{
     convert::Infallible,
@@ -15,18 +15,16 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, Sleep},
-};
+use tokio::sync::mpsc;
 
 use crate::{
     api::access_log::RequestLog,
     metered::{Ending, Frame, StreamStyle},
+    net::silence::Silence,
     wire::error::GatewayError,
 };
 
-/// Time without a frame after which a comment or ping is sent.
+/// Time without a frame after which a comment or ping is sent. It is shorter than the timeouts of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The response that starts a stream; how it ends is added to the log.
@@ -40,8 +38,7 @@ pub(crate) fn response(
         log,
         style,
         sent: 0,
-        keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
-        is_active: false,
+        silence: Silence::new(KEEP_ALIVE),
         ended: false,
     };
     let mut response = Response::new(Body::new(body));
@@ -62,24 +59,8 @@ struct FrameBody {
     style: StreamStyle,
     /// Number of frames sent, for the sequence number of an error event.
     sent: u64,
-    keep_alive: Pin<Box<Sleep>>,
-    /// Whether a frame was sent since the timer was set.
-    is_active: bool,
+    silence: Silence,
     ended: bool,
-}
-
-impl FrameBody {
-    /// Ready when no frame was sent for at least [`KEEP_ALIVE`], which is shorter than the timeouts of proxies.
-    /// Resetting the timer for each frame would cost more than the frame, so it is reset only when it has fired.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            ready!(self.keep_alive.as_mut().poll(context));
-            self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
-            if !std::mem::take(&mut self.is_active) {
-                return Poll::Ready(());
-            }
-        }
-    }
 }
 
 impl HttpBody for FrameBody {
@@ -94,11 +75,11 @@ impl HttpBody for FrameBody {
             return Poll::Ready(None);
         }
         let Poll::Ready(frame) = self.frames.poll_recv(context) else {
-            ready!(self.poll_silence(context));
+            ready!(self.silence.poll(context));
             let keep_alive = Bytes::from_static(self.style.keep_alive);
             return Poll::Ready(Some(Ok(hyper::body::Frame::data(keep_alive))));
         };
-        self.is_active = true;
+        self.silence.broken();
         let data = match frame {
             Some(Frame::Data(data)) => {
                 self.sent += 1;
@@ -109,13 +90,14 @@ impl HttpBody for FrameBody {
                 self.ended = true;
                 return Poll::Ready(None);
             }
-            // The task ended without an `End` frame: it panicked. Sends an error event and no `[DONE]`.
+            // The task ended without an `End` frame: it panicked.
             None => {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.ended = true;
                 let envelope = GatewayError::Internal.envelope();
-                (self.style.error)(&envelope, self.sent, &self.log.request_id())
+                let request_id = self.log.request_id();
+                self.style.error.write(&envelope, self.sent, &request_id)
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -124,12 +106,19 @@ impl HttpBody for FrameBody {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http_body_util::BodyExt as _;
+    use serde_json::Value;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::{
-        metered::Form,
-        wire::{messages::NewMessage, responses::error_event},
+        metered::{ErrorWriter, Form},
+        wire::{
+            messages::NewMessage,
+            responses::{NewResponse, ResponsesRequest},
+        },
     };
 
     async fn text_of(frames: Vec<Frame>, style: StreamStyle) -> String {
@@ -175,18 +164,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_responses_stream_whose_task_died_ends_with_its_error_event() {
+    async fn a_responses_stream_whose_task_died_ends_with_its_failure() {
+        let request = ResponsesRequest::parse(br#"{"model":"m","input":"Hi"}"#).unwrap();
+        let new = NewResponse {
+            id: "resp_1".into(),
+            created_at: 1,
+            echo: request.echo,
+            names: request.names,
+        };
         let style = StreamStyle {
-            error: |envelope, sequence, _| error_event(envelope, sequence),
+            error: ErrorWriter::Response(Arc::new(new)),
             keep_alive: b"",
         };
         let cut = text_of(Vec::new(), style).await;
-        let error = cut.strip_prefix("event: error\ndata: ").unwrap();
-        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+        let mut events = cut.split_terminator("\n\n");
+        let mut next = |name: &str| -> Value {
+            let head = format!("event: {name}\ndata: ");
+            let event = events.next().unwrap();
+            serde_json::from_str(event.strip_prefix(&head).unwrap()).unwrap()
+        };
+        let error = next("error");
         assert_eq!(error["type"], "error");
         assert_eq!(error["sequence_number"], 0);
         assert_eq!(error["code"], "internal_error");
         assert_eq!(error["error"]["type"], "server_error");
+        let failed = next("response.failed");
+        assert_eq!(failed["sequence_number"], 1);
+        assert_eq!(failed["response"]["id"], "resp_1");
+        assert_eq!(failed["response"]["status"], "failed");
+        assert_eq!(failed["response"]["error"]["message"], error["message"]);
+        assert_eq!(events.next(), None, "no [DONE]");
     }
 
     fn messages_style() -> StreamStyle {

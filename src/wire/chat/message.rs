@@ -1,6 +1,9 @@
 //! One message of a conversation (§2.2, §2.3).
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::value::RawValue;
 
 use super::ToolCall;
@@ -185,16 +188,14 @@ impl Message {
 
 /// A message's content: a string, or parts of which only the texts are used.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub(crate) enum Content<P = ContentPart> {
     Text(JsonText),
-    Parts(Vec<ContentPart>),
+    Parts(Vec<P>),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ContentPart {
-    pub text: Option<JsonText>,
-    /// The text with which a model declined to answer.
-    pub refusal: Option<JsonText>,
+    text: Option<JsonText>,
 }
 
 impl Content {
@@ -209,7 +210,7 @@ impl Content {
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de, P: DeserializeOwned> Deserialize<'de> for Content<P> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Borrowed: of parts only the joined text is kept.
         let raw = <&RawValue>::deserialize(deserializer)?;

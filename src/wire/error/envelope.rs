@@ -20,8 +20,9 @@ use crate::base::rate::{Refusal, WINDOW_MS};
 /// most have within a few seconds.
 const ABANDONED_RETRY_AFTER: u64 = 5;
 
-/// Bounds of texts that can quote values of the request, which may be as large as its body.
-pub(super) const MAX_MESSAGE_BYTES: usize = 2_000;
+/// Bounds of texts that can quote values of the request, which may be as large as its body. They are in bytes of JSON:
+/// with them a body has less than 1,000, and programs that print the whole body stay readable.
+pub(super) const MAX_MESSAGE_BYTES: usize = 600;
 pub(super) const MAX_PARAM_BYTES: usize = 200;
 
 /// `{error: {message, type, code, param, …}}` with its status.
@@ -164,15 +165,32 @@ impl GatewayError {
     }
 }
 
-/// Cuts a text that is longer than `most` bytes, at the end of a character.
+/// Cuts a text that is longer than `most` bytes in JSON, at the end of a character.
 pub(super) fn cut(mut text: String, most: usize) -> String {
     const ELLIPSIS: &str = "…";
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most - ELLIPSIS.len()));
-        text.push_str(ELLIPSIS);
-        text.shrink_to_fit();
+    let (mut bytes, mut kept) = (0, 0);
+    for (at, c) in text.char_indices() {
+        bytes += json_bytes(c);
+        if bytes > most {
+            text.truncate(kept);
+            text.push_str(ELLIPSIS);
+            text.shrink_to_fit();
+            return text;
+        }
+        if bytes + ELLIPSIS.len() <= most {
+            kept = at + c.len_utf8();
+        }
     }
     text
+}
+
+/// The bytes of a character in a JSON string.
+fn json_bytes(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => c.len_utf8(),
+    }
 }
 
 fn whole_seconds(time: Duration) -> u64 {
@@ -211,12 +229,20 @@ mod tests {
     fn an_error_quotes_no_more_than_the_start_of_a_long_value() {
         let model = "ü".repeat(1 << 20);
         let envelope = GatewayError::ModelNotFound { model }.envelope();
-        assert!(envelope.message.starts_with("The model `üü"));
+        let start = "Use a model that GET /v1/models lists: `üü";
+        assert!(envelope.message.starts_with(start));
         assert!(envelope.message.ends_with('…'));
         assert!(envelope.message.len() <= MAX_MESSAGE_BYTES);
         let param = GatewayError::invalid("x".repeat(1_000), "short").envelope();
         assert_eq!(param.message, "short");
         assert_eq!(param.param.map(|param| param.len()), Some(MAX_PARAM_BYTES));
         assert_eq!(cut("exact".into(), 5), "exact");
+        assert_eq!(cut("\"\u{1}".into(), 8), "\"\u{1}");
+        assert_eq!(cut("\"\u{1}".into(), 7), "\"…");
+        for text in ["\u{1}", "\"", "x", "ü"] {
+            let long = text.repeat(5_000);
+            let body = GatewayError::invalid(long.clone(), long).envelope();
+            assert!(body.to_json().len() < 1_000, "{text:?}");
+        }
     }
 }

@@ -68,6 +68,12 @@ impl GatewayError {
                 "invalid_request_error",
                 Some("thread_unsupported_request"),
             ),
+            Self::ContextLengthExceeded { .. } => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                Some("context_length_exceeded"),
+            ),
+            Self::WebSocketNotServed => (Status::UPGRADE_REQUIRED, "invalid_request_error", None),
             Self::BodyTooLarge { .. } => (Status::PAYLOAD_TOO_LARGE, "request_too_large", None),
             Self::HeadersTooLarge { .. } | Self::TooManyHeaders { .. } => (
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE,

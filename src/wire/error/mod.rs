@@ -34,44 +34,52 @@ pub enum GatewayError {
     },
     #[error("thread: threads are not supported; send the whole conversation in `messages`.")]
     ThreadUnsupported,
-    #[error("The request body is larger than {limit} bytes, which is the most this service reads.")]
+    #[error(
+        "Send a smaller request body: this one is larger than {limit} bytes, which is the most this service reads."
+    )]
     BodyTooLarge { limit: usize },
     #[error(
-        "The request headers are larger than {limit} bytes, which is the most this service reads."
+        "Send smaller headers: these are larger than {limit} bytes, which is the most this service reads."
     )]
     HeadersTooLarge { limit: usize },
     #[error("The request cannot be read: {reason}.")]
     MalformedHead { reason: &'static str },
-    #[error("The request has more than {limit} headers, which is the most this service reads.")]
+    #[error(
+        "Send fewer headers: these are more than {limit}, which is the most this service reads."
+    )]
     TooManyHeaders { limit: usize },
-    #[error("The head of the request did not arrive in time.")]
+    #[error("Send the request again: its head did not arrive in time.")]
     HeadTooSlow,
-    #[error("The request body did not arrive in time.")]
+    #[error("Send the request again: its body did not arrive in time.")]
     BodyTooSlow,
     #[error(
-        "Too many large request bodies are being processed, of this account or in all. Retry after the time in \
-         Retry-After."
+        "Retry after the time in Retry-After: too many large request bodies are being processed, of this account or in \
+         all."
     )]
     BodyMemoryExhausted,
-    #[error("No API key was sent. Send it in the header `Authorization: Bearer sk-svc-...`.")]
+    #[error(
+        "Send an API key in the header `Authorization: Bearer sk-svc-...`: this request has none."
+    )]
     MissingKey,
-    #[error("The API key is not valid: it is unknown, disabled or deleted.")]
+    #[error("Use another API key: this one is unknown, disabled or deleted.")]
     InvalidKey,
-    #[error("This API key's account is closed. Open the billing page or contact support.")]
+    #[error("Open the billing page or contact support: this API key's account is closed.")]
     NoAccount {
         balance: NanoUsd,
         billing_url: String,
     },
     #[error("{}", .0.message())]
     InsufficientCredits(Box<Unpaid>),
-    #[error("The account's credit has expired. Top up to go on.")]
+    #[error("Top up to go on: the account's credit has expired.")]
     CreditsExpired {
         unpaid: Box<Unpaid>,
         expired_at: String,
     },
-    #[error("The account's credit cannot be reached just now. Retry in a moment.")]
+    #[error("Retry in a moment: the account's credit cannot be reached just now.")]
     CreditUnavailable,
-    #[error("The model `{model}` needs the {required} tier; this account is on {current}.")]
+    #[error(
+        "Upgrade to the {required} tier for the model `{model}`: this account is on {current}."
+    )]
     TierUpgradeRequired {
         model: String,
         current: Tier,
@@ -80,37 +88,44 @@ pub enum GatewayError {
     },
     #[error("There is no `{method} {path}` here.")]
     RouteNotFound { method: String, path: String },
-    #[error("The model `{model}` does not exist. GET /v1/models lists the models you can use.")]
+    #[error("Send the request by HTTP, as `POST /v1/responses`. There is no WebSocket here.")]
+    WebSocketNotServed,
+    #[error("Use a model that GET /v1/models lists: `{model}` does not exist.")]
     ModelNotFound { model: String },
     #[error(
-        "There is no stored response for `{id}`: it is unknown, expired or deleted. Send the whole conversation instead."
+        "Send the whole conversation: there is no stored response for `{id}`, it is unknown, expired or deleted."
     )]
     PreviousResponseNotFound { id: String },
-    #[error("Stored responses cannot be reached just now. Retry in a moment.")]
+    #[error(
+        "Shorten the conversation. None of the models that `{model}` can choose from for you has a {CONTEXT_OVERFLOW} \
+         that fits it."
+    )]
+    ContextLengthExceeded { model: String },
+    #[error("Retry in a moment: stored responses cannot be reached just now.")]
     StorageUnavailable,
     #[error("{}", rate_limit_message(.0))]
     RateLimited(Refusal),
     #[error(
-        "{limit} or more requests of this account are still running though their clients disconnected. Retry after the \
-         time in Retry-After, once some of them have ended, and read responses to their end."
+        "Retry after the time in Retry-After, and read responses to their end: {limit} or more requests of this \
+         account are still running though their clients disconnected."
     )]
     TooManyAbandoned { limit: usize },
-    #[error("The gateway has more requests than it can serve just now. Retry in a moment.")]
+    #[error("Retry in a moment: the gateway has more requests than it can serve just now.")]
     Overloaded,
     #[error(
-        "Too many requests of this {whose} were refused. Retry after the time in Retry-After, and correct what their \
-         errors say."
+        "Retry after the time in Retry-After, and correct what the errors before said: too many requests of this \
+         {whose} were refused."
     )]
     TooManyRefused { whose: &'static str, seconds: u64 },
-    #[error("Too many requests of this account count tokens. Retry after the time in Retry-After.")]
+    #[error("Retry after the time in Retry-After: too many requests of this account count tokens.")]
     TooManyCounts { seconds: u64 },
-    #[error("Requests cannot be counted just now. Retry in a moment.")]
+    #[error("Retry in a moment: requests cannot be counted just now.")]
     RateLimitUnavailable,
-    #[error("The request lost its admission between two steps. Retry it as a whole.")]
+    #[error("Retry the whole request: it lost its admission between two steps.")]
     AdmissionLost,
     #[error("{}", .0.public_message())]
     Upstream(#[from] UpstreamError),
-    #[error("The gateway is shutting down. Retry in a moment.")]
+    #[error("Retry in a moment: the gateway is shutting down.")]
     ShuttingDown,
     #[error("The gateway could not process the request: {reason}.")]
     Gateway { reason: &'static str },
@@ -188,6 +203,11 @@ impl GatewayError {
                 "tier_upgrade_required",
                 code("forbidden"),
             ),
+            Self::WebSocketNotServed => (
+                Status::UPGRADE_REQUIRED,
+                "invalid_request_error",
+                code("websocket_not_served"),
+            ),
             Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", code("route_not_found")),
             Self::ModelNotFound { .. } => (
                 Status::NOT_FOUND,
@@ -242,6 +262,11 @@ impl GatewayError {
                 "server_error",
                 code("admission_state_unavailable"),
             ),
+            Self::ContextLengthExceeded { .. } => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                code("context_length_exceeded"),
+            ),
             Self::Upstream(error) if error.is_context_overflow() => (
                 Status::BAD_REQUEST,
                 "invalid_request_error",
@@ -270,6 +295,7 @@ impl GatewayError {
             Self::InvalidRequest { param, .. } => param.clone(),
             Self::ThreadUnsupported => Some("thread".into()),
             Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
+            Self::ContextLengthExceeded { .. } => Some("messages".into()),
             Self::Upstream(error) if error.is_context_overflow() => Some("messages".into()),
             _ => None,
         };
@@ -338,15 +364,15 @@ fn rate_limit_message(refusal: &Refusal) -> String {
     let (requests, tokens) = (ceilings.requests, ceilings.tokens);
     match (refusal.limit, wait_ms) {
         (Limit::Requests, _) => format!(
-            "More than {requests} requests to this model in 60 seconds. Retry after the time in Retry-After."
+            "Retry after the time in Retry-After: these are more than {requests} requests to this model in 60 seconds."
         ),
         (Limit::Tokens, Some(_)) => format!(
-            "More than {tokens} tokens with this model in 60 seconds, counting what this request may use. \
-             Retry after the time in Retry-After, or lower max_tokens."
+            "Retry after the time in Retry-After, or lower max_tokens: these are more than {tokens} tokens with this \
+             model in 60 seconds, counting what this request may use."
         ),
         (Limit::Tokens, None) => format!(
-            "This request may use more than {tokens} tokens, which is the most this account may use with \
-             this model in 60 seconds: it can never fit. Lower max_tokens or shorten the messages."
+            "Lower max_tokens or shorten the messages: this request may use more than {tokens} tokens, which is the \
+             most this account may use with this model in 60 seconds, so it can never fit."
         ),
     }
 }

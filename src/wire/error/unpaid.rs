@@ -25,7 +25,7 @@ impl Unpaid {
             needed, available, ..
         } = self;
         let cost = format!(
-            "This request needs {needed} USD of credit to start, and {available} USD is available"
+            "this request needs {needed} USD of credit to start, and {available} USD is available"
         );
         let smaller = match self.max_tokens_that_fit {
             Some(tokens) => format!(" It would start with max_tokens {tokens}."),
@@ -34,15 +34,15 @@ impl Unpaid {
         if self.is_temporary {
             let held = self.held;
             return format!(
-                "{cost}: requests that are still running hold {held} USD. Retry when they have ended.{smaller}"
+                "Retry when the requests that are still running have ended: {cost}, because they hold {held} USD.{smaller}"
             );
         }
         let top_up = if smaller.is_empty() {
-            "Top up, or shorten the request."
+            "Top up, or shorten the request"
         } else {
-            "Top up, or lower max_tokens."
+            "Top up, or lower max_tokens"
         };
-        format!("{cost}. {top_up}{smaller}")
+        format!("{top_up}: {cost}.{smaller}")
     }
 
     /// The fields beside `message`, `type` and `code`.

@@ -157,6 +157,15 @@ impl UpstreamError {
                 status,
                 reason: Some(reason),
                 ..
+            } if self.is_context_overflow() => {
+                format!(
+                    "Shorten the conversation. The model's provider refused it ({status}): {reason}"
+                )
+            }
+            Self::Status {
+                status,
+                reason: Some(reason),
+                ..
             } => {
                 format!("The model's provider refused the request ({status}): {reason}")
             }
@@ -175,7 +184,7 @@ impl UpstreamError {
             Self::Empty | Self::NotJson => "The model gave no answer.".into(),
             Self::GatewayStopping => "The gateway is stopping.".into(),
             Self::Reported(_) if self.is_context_overflow() => {
-                format!("The conversation exceeds the model's {CONTEXT_OVERFLOW}.")
+                format!("Shorten the conversation. It exceeds the model's {CONTEXT_OVERFLOW}.")
             }
             Self::Reported(_) => "The model's provider reported a failure.".into(),
         }

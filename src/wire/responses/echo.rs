@@ -1,8 +1,9 @@
 //! The fields of a request that its response repeats.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::wire::json_text::JsonText;
+use crate::wire::{error::GatewayError, json_text::JsonText};
 
 #[derive(Debug)]
 pub(crate) struct Echo {
@@ -52,4 +53,13 @@ impl Default for Echo {
             metadata: json!({}),
         }
     }
+}
+
+/// A value in the form in which a response repeats it. Schemas are sent upstream unparsed, but a value that cannot be
+/// parsed (an unpaired surrogate, a number out of range) cannot be repeated and is refused.
+pub(super) fn echo_value(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
+    serde_json::to_value(sent).map_err(|_| {
+        let message = format!("`{param}` holds a text or a number that cannot be read.");
+        GatewayError::invalid(param, message)
+    })
 }

@@ -3,12 +3,14 @@
 //! An item is added, filled and closed before the next one is added; the last event has the complete response. Each
 //! event is sent in one write, because some clients do not reassemble events that are split.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
     object::{Ending, NewResponse, status},
-    output::{ItemKind, OutputItem, item_status, text_part},
+    output::{OutputItem, OutputKind, text_part},
 };
 use crate::wire::{
     chat::{Bill, FinishReason},
@@ -18,7 +20,7 @@ use crate::wire::{
 };
 
 pub(crate) struct Events {
-    response: NewResponse,
+    response: Arc<NewResponse>,
     sequence: u64,
     items: Vec<OutputItem>,
     /// Whether the last item is not closed yet.
@@ -34,7 +36,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(response: NewResponse, now: fn() -> u64) -> Self {
+    pub(crate) fn new(response: Arc<NewResponse>, now: fn() -> u64) -> Self {
         Self {
             stored: response.echo.store,
             response,
@@ -48,13 +50,9 @@ impl Events {
         }
     }
 
-    fn event(&mut self, kind: &str, mut fields: Value, out: &mut Vec<Bytes>) {
+    fn event(&mut self, kind: &str, fields: Value, out: &mut Vec<Bytes>) {
         let sequence = self.next_number();
-        if let Some(fields) = fields.as_object_mut() {
-            fields.shift_insert(0, "type".into(), kind.into());
-            fields.shift_insert(1, "sequence_number".into(), sequence.into());
-        }
-        out.push(format!("event: {kind}\ndata: {fields}\n\n").into());
+        out.push(event(kind, sequence, fields));
     }
 
     fn next_number(&mut self) -> u64 {
@@ -78,7 +76,7 @@ impl Events {
     }
 
     fn add_item(&mut self, item: OutputItem, out: &mut Vec<Bytes>) {
-        self.finish_item("completed", out);
+        self.finish_item(false, out);
         let fields = json!({ "output_index": self.items.len(), "item": item.in_progress() });
         self.items.push(item);
         self.is_open = true;
@@ -86,16 +84,17 @@ impl Events {
     }
 
     /// Closes the open item, if there is one.
-    fn finish_item(&mut self, status: &str, out: &mut Vec<Bytes>) {
+    fn finish_item(&mut self, is_last: bool, out: &mut Vec<Bytes>) {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
         let at = self.items.len() - 1;
         let item = &self.items[at];
         let id = item.id.clone();
+        let status = item.status(self.reason, is_last);
         let done = json!({ "output_index": at, "item": item.done(status) });
         match &item.kind {
-            ItemKind::Message { text } => {
+            OutputKind::Message { text } => {
                 let text = JsonText::concat(text);
                 let fields = json!({
                     "item_id": id, "output_index": at, "content_index": 0, "text": text,
@@ -108,12 +107,14 @@ impl Events {
                 });
                 self.event("response.content_part.done", fields, out);
             }
-            ItemKind::Call {
-                name, arguments, ..
-            } => {
+            OutputKind::Call(call) if call.is_custom() => {
+                let fields = json!({ "item_id": id, "output_index": at, "input": call.text() });
+                self.event("response.custom_tool_call_input.done", fields, out);
+            }
+            OutputKind::Call(call) => {
                 let fields = json!({
-                    "item_id": id, "output_index": at, "name": name,
-                    "arguments": JsonText::concat(arguments),
+                    "item_id": id, "output_index": at, "name": call.name(),
+                    "arguments": call.text(),
                 });
                 self.event("response.function_call_arguments.done", fields, out);
             }
@@ -134,7 +135,7 @@ impl Events {
         }
         let tail = "\"content_index\":0,\"logprobs\":[],";
         self.delta("response.output_text.delta", text, tail, out);
-        if let Some(ItemKind::Message { text: written }) =
+        if let Some(OutputKind::Message { text: written }) =
             self.items.last_mut().map(|item| &mut item.kind)
         {
             written.push(text.clone());
@@ -143,7 +144,7 @@ impl Events {
 
     fn has_open_call(&self) -> bool {
         let last = self.items.last().filter(|_| self.is_open);
-        last.is_some_and(|item| matches!(item.kind, ItemKind::Call { .. }))
+        last.is_some_and(|item| matches!(item.kind, OutputKind::Call(_)))
     }
 
     fn finished(&self, bill: Option<Bill>) -> Value {
@@ -153,6 +154,21 @@ impl Events {
             at: self.ended_at,
         };
         self.response.finished(&self.items, ending, self.stored)
+    }
+
+    /// The items of a response that failed, as far as they have been sent.
+    fn received(&self) -> Vec<Value> {
+        let last = self.items.len().saturating_sub(1);
+        let items = self.items.iter().enumerate();
+        let items = items.map(|(at, item)| {
+            let is_open = at == last && self.is_open;
+            item.done(if is_open {
+                "incomplete"
+            } else {
+                item.status(self.reason, at == last)
+            })
+        });
+        items.collect()
     }
 }
 
@@ -176,18 +192,27 @@ impl StreamWriter for Events {
     }
 
     fn tool_call(&mut self, _: u32, _: usize, id: &str, name: &str, out: &mut Vec<Bytes>) {
-        let at = self.items.len();
-        let item = OutputItem::call(&self.response.id, at, id, name);
+        let (at, response) = (self.items.len(), &self.response);
+        let item = OutputItem::call(&response.id, at, id, name, &response.names);
         self.add_item(item, out);
     }
 
     fn tool_arguments(&mut self, _: u32, _: usize, text: &JsonText, out: &mut Vec<Bytes>) {
-        self.delta("response.function_call_arguments.delta", text, "", out);
-        if let Some(ItemKind::Call { arguments, .. }) =
-            self.items.last_mut().map(|item| &mut item.kind)
-        {
-            arguments.push(text.clone());
+        let Some(OutputKind::Call(call)) = self.items.last_mut().map(|item| &mut item.kind) else {
+            return;
+        };
+        let kind = if call.is_custom() {
+            "response.custom_tool_call_input.delta"
+        } else {
+            "response.function_call_arguments.delta"
+        };
+        if let Some(text) = call.push(text) {
+            self.delta(kind, &text, "", out);
         }
+    }
+
+    fn ending(&mut self, _: u32, reason: FinishReason) {
+        self.reason = reason;
     }
 
     fn close(&mut self, _: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
@@ -195,10 +220,10 @@ impl StreamWriter for Events {
         self.ended_at = (self.now)();
         let late_text = std::mem::take(&mut self.late_text);
         if !late_text.is_empty() {
-            self.finish_item("completed", out);
+            self.finish_item(false, out);
             self.write_text(&JsonText::concat(&late_text), out);
         }
-        self.finish_item(item_status(reason, true), out);
+        self.finish_item(true, out);
     }
 
     fn to_store(&self, bill: Option<Bill>) -> Option<String> {
@@ -208,6 +233,12 @@ impl StreamWriter for Events {
 
     fn not_stored(&mut self) {
         self.stored = false;
+    }
+
+    /// Some clients give up on a stream without events, and do not count comments.
+    fn keep_alive(&mut self) -> Option<Bytes> {
+        let has_begun = self.sequence > 0;
+        has_begun.then(|| event("keepalive", self.next_number(), json!({})))
     }
 
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
@@ -221,24 +252,48 @@ impl StreamWriter for Events {
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
-        // Without a `response.failed` event before it: clients that stop there would miss the error code, and others
-        // would report the failure twice.
-        let sequence = self.next_number();
-        out.push(error_event(envelope, sequence));
+        let (sequence, output) = (self.sequence, self.received());
+        out.extend(failure_events(&self.response, envelope, sequence, &output));
+        self.sequence += 2;
     }
 }
 
-/// The last event of a failed stream. It has the error twice, for all clients: flat, as this API defines it, and nested
-/// in `error`, as official clients read it.
-pub(crate) fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
+/// The last two events of a failed stream. Official clients raise the first one and read no further; others wait for the
+/// second one, which has the whole response.
+pub(crate) fn failure_events(
+    response: &NewResponse,
+    envelope: &Envelope,
+    sequence: u64,
+    output: &[Value],
+) -> [Bytes; 2] {
+    let failed = response.failed(output, &envelope.message);
+    [
+        error_event(envelope, sequence),
+        event(
+            "response.failed",
+            sequence + 1,
+            json!({ "response": failed }),
+        ),
+    ]
+}
+
+/// The error, twice for all clients: flat, as this API defines it, and nested in `error`, as official clients read it.
+fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
     let nested: Value = serde_json::from_str(&envelope.to_json()).unwrap_or_default();
-    let event = json!({
-        "type": "error",
-        "sequence_number": sequence,
+    let fields = json!({
         "code": envelope.code,
         "message": envelope.message,
         "param": envelope.param,
         "error": nested["error"],
     });
-    format!("event: error\ndata: {event}\n\n").into()
+    event("error", sequence, fields)
+}
+
+/// Writes an event whose fields are an object.
+fn event(kind: &str, sequence: u64, mut fields: Value) -> Bytes {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.shift_insert(0, "type".into(), kind.into());
+        fields.shift_insert(1, "sequence_number".into(), sequence.into());
+    }
+    format!("event: {kind}\ndata: {fields}\n\n").into()
 }

@@ -1,4 +1,4 @@
-//! Input items of a conversation, and their conversion to chat messages.
+//! Input items of a conversation.
 
 use std::fmt;
 
@@ -6,11 +6,18 @@ use serde::{
     Deserialize,
     de::{Deserializer, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
+use super::{
+    content::{ItemContent, texts, texts_and_notes},
+    custom_input,
+    tool_names::{CallerTool, ToolKind},
+    tools::RawTool,
+};
 use crate::wire::{
-    chat::{Content, Message, Role, ToolCall},
+    chat::{Message, Role},
     error::GatewayError,
-    json_text::JsonText,
+    json_text::{JsonText, LONE_SURROGATE},
 };
 
 /// The `input` field as the caller sent it: a text, or items.
@@ -27,29 +34,47 @@ pub(crate) struct RawItem {
     kind: Option<String>,
     id: Option<String>,
     role: Option<String>,
-    content: Option<Content>,
+    content: Option<ItemContent>,
     call_id: Option<String>,
     name: Option<String>,
-    arguments: Option<JsonText>,
-    output: Option<Content>,
+    namespace: Option<String>,
+    /// A string; items of types that are not served have other forms of it.
+    arguments: Option<Box<RawValue>>,
+    input: Option<JsonText>,
+    output: Option<ItemContent>,
+    tools: Option<Vec<RawTool>>,
 }
 
 /// A checked item: it has all fields that its type needs.
 #[derive(Debug)]
 pub(crate) struct Item {
     id: Option<String>,
-    content: ItemContent,
+    pub(super) kind: ItemKind,
 }
 
-/// The content of an item.
 #[derive(Debug)]
-enum ItemContent {
+pub(super) enum ItemKind {
     Message(Message),
-    Call(ToolCall),
+    Call(Call),
+    /// An output of a call. A call may have several.
+    Output {
+        call_id: String,
+        text: JsonText,
+    },
     /// A reference to the earlier item with this ID.
     Reference,
+    /// Tools that are offered from here on.
+    Tools(Vec<RawTool>),
     /// An item that is not sent to the model, such as reasoning.
     Ignored,
+}
+
+/// A call of a tool, with the arguments that the provider gets.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub id: String,
+    pub tool: CallerTool,
+    pub arguments: JsonText,
 }
 
 impl Input {
@@ -58,7 +83,7 @@ impl Input {
         match self {
             Self::Text(text) => Ok(vec![Item {
                 id: None,
-                content: ItemContent::Message(Message::text(Role::User, text)),
+                kind: ItemKind::Message(Message::text(Role::User, text)),
             }]),
             Self::Items(items) => {
                 let items = items.into_iter().enumerate();
@@ -73,123 +98,134 @@ impl Item {
         self.id.as_deref()
     }
 
+    /// Whether the model is sent nothing of it.
     pub(crate) fn is_ignored(&self) -> bool {
-        matches!(self.content, ItemContent::Ignored)
+        matches!(self.kind, ItemKind::Ignored | ItemKind::Tools(_))
     }
 
     /// The ID of the item that this one refers to, if it is a reference.
     pub(crate) fn reference(&self) -> Option<&str> {
-        let is_reference = matches!(self.content, ItemContent::Reference);
+        let is_reference = matches!(self.kind, ItemKind::Reference);
         self.id.as_deref().filter(|_| is_reference)
+    }
+
+    /// Takes the tools out of an item that offers some.
+    pub(super) fn take_tools(&mut self) -> Option<Vec<RawTool>> {
+        match &mut self.kind {
+            ItemKind::Tools(tools) => Some(std::mem::take(tools)),
+            _ => None,
+        }
     }
 }
 
 impl RawItem {
     /// Checks the item; `at` is its index in the input.
-    fn read(self, at: usize) -> Result<Item, GatewayError> {
-        let needed = |field: &str, what: &str| {
-            let message = format!("`input[{at}]` is not complete: {what} needs `{field}`.");
-            GatewayError::invalid(format!("input[{at}].{field}"), message)
-        };
-        let content = match self.kind.as_deref() {
-            None if self.role.is_none() && self.id.is_some() => ItemContent::Reference,
-            None | Some("message") => {
-                let role = self.role.as_deref();
-                let role = role.ok_or_else(|| needed("role", "a message"))?;
-                let role = match role {
-                    "user" => Role::User,
-                    "assistant" => Role::Assistant,
-                    "system" | "developer" => Role::System,
-                    other => {
-                        let param = format!("input[{at}].role");
-                        let message = format!(
-                            "`{param}` is `{other}`; it must be `user`, `assistant`, `system` or \
-                             `developer`."
-                        );
-                        return Err(GatewayError::invalid(param, message));
-                    }
-                };
-                let content = self.content.ok_or_else(|| needed("content", "a message"))?;
-                ItemContent::Message(Message::text(role, with_refusals(content)))
+    fn read(mut self, at: usize) -> Result<Item, GatewayError> {
+        let id = self.id.take();
+        let kind = self.kind.take();
+        let kind = match kind.as_deref() {
+            None if self.role.is_none() && id.is_some() => ItemKind::Reference,
+            None | Some("message") => ItemKind::Message(self.into_message(at)?),
+            Some("agent_message") => {
+                let content = needed(self.content, at, "content", "an agent's message")?;
+                ItemKind::Message(Message::text(Role::User, texts(content)))
             }
-            Some(kind @ "function_call") => {
-                let (call_id, name) = (self.call_id, self.name);
-                let call_id = call_id.ok_or_else(|| needed("call_id", kind))?;
-                let name = name.ok_or_else(|| needed("name", kind))?;
-                let arguments = self.arguments.ok_or_else(|| needed("arguments", kind))?;
-                ItemContent::Call(ToolCall::new(call_id, name, arguments))
+            Some(kind @ ("function_call" | "custom_tool_call")) => {
+                ItemKind::Call(self.into_call(at, kind)?)
             }
-            Some(kind @ "function_call_output") => {
-                let call_id = self.call_id.ok_or_else(|| needed("call_id", kind))?;
-                let output = self.output.ok_or_else(|| needed("output", kind))?;
-                ItemContent::Message(Message::tool(call_id, with_refusals(output)))
+            Some(kind @ ("function_call_output" | "custom_tool_call_output")) => {
+                let call_id = needed(self.call_id, at, "call_id", kind)?;
+                let output = needed(self.output, at, "output", kind)?;
+                let text = texts_and_notes(output);
+                ItemKind::Output { call_id, text }
             }
             Some(kind @ "item_reference") => {
-                self.id.as_ref().ok_or_else(|| needed("id", kind))?;
-                ItemContent::Reference
+                needed(id.as_ref(), at, "id", kind)?;
+                ItemKind::Reference
             }
-            // Reasoning is not sent back to the model.
-            Some("reasoning") => ItemContent::Ignored,
-            Some(other) => {
-                let param = format!("input[{at}].type");
-                let message = format!("`{param}` is `{other}`, which is not served here.");
+            Some(kind @ "additional_tools") => {
+                ItemKind::Tools(needed(self.tools, at, "tools", kind)?)
+            }
+            // Neither means anything to the model: it cannot read the one, and did not make the other.
+            Some("reasoning" | "web_search_call") => ItemKind::Ignored,
+            Some(other) => return Err(not_served(at, other)),
+        };
+        Ok(Item { id, kind })
+    }
+
+    fn into_message(self, at: usize) -> Result<Message, GatewayError> {
+        let role = needed(self.role, at, "role", "a message")?;
+        let role = match role.as_str() {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" | "developer" => Role::System,
+            other => {
+                let param = format!("input[{at}].role");
+                let message = format!(
+                    "`{param}` is `{other}`; it must be `user`, `assistant`, `system` or \
+                     `developer`."
+                );
                 return Err(GatewayError::invalid(param, message));
             }
         };
-        Ok(Item {
-            id: self.id,
-            content,
+        let content = needed(self.content, at, "content", "a message")?;
+        Ok(Message::text(role, texts(content)))
+    }
+
+    fn into_call(self, at: usize, kind: &str) -> Result<Call, GatewayError> {
+        let id = needed(self.call_id, at, "call_id", kind)?;
+        let name = needed(self.name, at, "name", kind)?;
+        let is_custom = kind == "custom_tool_call";
+        let arguments = if is_custom {
+            custom_input::arguments(&needed(self.input, at, "input", kind)?)
+        } else {
+            let arguments = needed(self.arguments, at, "arguments", kind)?;
+            let is_string = arguments.get().starts_with('"');
+            JsonText::from_boxed(arguments).ok_or_else(|| {
+                let param = format!("input[{at}].arguments");
+                let reason = if is_string {
+                    LONE_SURROGATE
+                } else {
+                    "expected a string"
+                };
+                GatewayError::invalid(&*param, format!("`{param}` is not right: {reason}."))
+            })?
+        };
+        let tool = CallerTool {
+            kind: if is_custom {
+                ToolKind::Custom
+            } else {
+                ToolKind::Function
+            },
+            namespace: self.namespace.filter(|namespace| !namespace.is_empty()),
+            name,
+        };
+        Ok(Call {
+            id,
+            tool,
+            arguments,
         })
     }
 }
 
-/// The content as one text: text parts and refusals joined with line breaks.
-fn with_refusals(content: Content) -> JsonText {
-    match content {
-        Content::Text(text) => text,
-        Content::Parts(parts) => {
-            let texts = parts.iter();
-            JsonText::join_lines(
-                texts.filter_map(|part| part.text.as_ref().or(part.refusal.as_ref())),
-            )
-        }
-    }
+/// The value of a field that the item needs.
+fn needed<T>(value: Option<T>, at: usize, field: &str, what: &str) -> Result<T, GatewayError> {
+    value.ok_or_else(|| {
+        let message = format!("`input[{at}]` is not complete: {what} needs `{field}`.");
+        GatewayError::invalid(format!("input[{at}].{field}"), message)
+    })
 }
 
-/// Appends the items, as messages, to an earlier conversation. References have been resolved before.
-///
-/// Adjacent texts and calls of the assistant become one message, because the outputs of its calls must follow it
-/// directly.
-pub(crate) fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
-    let mut late_texts = Vec::new(); // assistant texts that follow the calls of the last message
-    for item in items {
-        let last = messages.last_mut();
-        let last = last.filter(|last| last.role == Role::Assistant);
-        match (item.content, last) {
-            (ItemContent::Call(call), Some(last)) => last.tool_calls.push(call),
-            (ItemContent::Call(call), None) => messages.push(Message::tool_calls(None, vec![call])),
-            (ItemContent::Message(message), Some(last))
-                if message.role == Role::Assistant && !last.tool_calls.is_empty() =>
-            {
-                late_texts.extend(message.content);
-            }
-            (ItemContent::Message(message), last) => {
-                append_texts(last, &mut late_texts);
-                messages.push(message);
-            }
-            (ItemContent::Reference | ItemContent::Ignored, _) => {}
-        }
-    }
-    append_texts(messages.last_mut(), &mut late_texts);
-    messages
-}
-
-/// Appends the texts to a message, all at once: one by one, a long turn would be copied for each text.
-fn append_texts(message: Option<&mut Message>, texts: &mut Vec<JsonText>) {
-    if let Some(message) = message.filter(|_| !texts.is_empty()) {
-        message.content = Some(JsonText::join_lines(message.content.iter().chain(&*texts)));
-        texts.clear();
-    }
+fn not_served(at: usize, kind: &str) -> GatewayError {
+    let param = format!("input[{at}].type");
+    let message = if kind.starts_with("compaction") || kind == "context_compaction" {
+        format!(
+            "Send a summary as a message in place of `input[{at}]`: items of type `{kind}` are not served here."
+        )
+    } else {
+        format!("Leave `input[{at}]` out: items of type `{kind}` are not served here.")
+    };
+    GatewayError::invalid(param, message)
 }
 
 impl<'de> Deserialize<'de> for Input {

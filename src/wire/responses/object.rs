@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{
     echo::Echo,
     output::{OutputItem, finished},
+    tool_names::ToolNames,
 };
 use crate::wire::chat::{Answer, Bill, FinishReason};
 
@@ -14,6 +15,8 @@ pub(crate) struct NewResponse {
     pub id: String,
     pub created_at: u64,
     pub echo: Echo,
+    /// Leads from the provider's names of tools to the caller's.
+    pub names: ToolNames,
 }
 
 /// How a response ended.
@@ -45,7 +48,15 @@ impl NewResponse {
             bill,
             at,
         };
-        self.finished(&OutputItem::all_of(answer, &self.id), ending, stored)
+        let items = OutputItem::all_of(answer, &self.id, &self.names);
+        self.finished(&items, ending, stored)
+    }
+
+    /// The object of a response that failed, with the output that was sent. It is not stored.
+    pub(crate) fn failed(&self, output: &[Value], message: &str) -> Value {
+        let mut object = self.object("failed", output, None, None, false);
+        object["error"] = json!({ "code": "server_error", "message": message });
+        object
     }
 
     pub(crate) fn finished(&self, items: &[OutputItem], ending: Ending, stored: bool) -> Value {

@@ -4,9 +4,12 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
-    echo::Echo,
+    echo::{Echo, echo_value},
     input::{Input, Item},
-    tools::{self, FlatTool, TextSettings},
+    text_format::TextSettings,
+    tool_choice,
+    tool_names::ToolNames,
+    tools::{RawTool, ToolSet},
 };
 use crate::wire::{
     body,
@@ -27,6 +30,7 @@ pub(crate) struct ResponsesRequest {
     pub items: Vec<Item>,
     pub previous_response_id: Option<String>,
     pub echo: Echo,
+    pub names: ToolNames,
 }
 
 /// The body as the caller sent it. `null` is treated as absent; other fields are ignored.
@@ -42,7 +46,7 @@ struct RawRequest {
     temperature: Option<Value>,
     top_p: Option<Value>,
     top_logprobs: Option<Whole>,
-    tools: Option<Vec<FlatTool>>,
+    tools: Option<Vec<RawTool>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     text: Option<TextSettings>,
@@ -82,16 +86,25 @@ impl ResponsesRequest {
         raw.check_unsupported()?;
         raw.check_echo_sizes()?;
         let items = raw.input.map(Input::into_items).transpose()?;
-        let items = items.unwrap_or_default();
+        let mut items = items.unwrap_or_default();
         let is_empty = items.iter().all(Item::is_ignored);
         if is_empty && raw.previous_response_id.is_none() {
             let message = "`input` is missing or empty; send a text or at least one item.";
             return Err(GatewayError::invalid("input", message));
         }
-        let choice = raw.tool_choice.as_ref().map(tools::choice).transpose()?;
-        let offered = raw.tools.unwrap_or_default().into_iter().enumerate();
-        let offered = offered.map(|(at, tool)| tool.into_tool(at));
-        let offered: Vec<_> = offered.collect::<Result<_, _>>()?;
+        let mut tools = ToolSet::default();
+        let echoed_tools = tools.read(raw.tools.unwrap_or_default())?;
+        for (at, item) in items.iter_mut().enumerate() {
+            if let Some(additional) = item.take_tools() {
+                tools.read_additional(at, additional)?;
+            }
+        }
+        let (none_left, mut names) = (tools.all_left_out(), ToolNames::default());
+        let offered = tools.into_functions(&mut names);
+        let choice = raw.tool_choice.as_ref().map(tool_choice::read);
+        let choice = choice.transpose()?;
+        let choice = choice.map(|choice| choice.resolve(&names, none_left));
+        let choice = choice.transpose()?;
         let (effort, summary) = match raw.reasoning {
             Some(reasoning) => (reasoning.effort, reasoning.summary),
             None => (None, None),
@@ -114,13 +127,13 @@ impl ResponsesRequest {
                 None => default.text,
             },
             tool_choice: raw.tool_choice.unwrap_or(default.tool_choice),
-            tools: tools::echo_tools(&offered)?,
+            tools: echoed_tools,
             top_logprobs: integer(raw.top_logprobs).unwrap_or(0),
             top_p: if_number(raw.top_p.as_ref()).unwrap_or(default.top_p),
             truncation: raw.truncation.unwrap_or(default.truncation),
             user: raw.user,
             metadata: match &raw.metadata {
-                Some(metadata) => tools::echo_value("metadata", metadata)?,
+                Some(metadata) => echo_value("metadata", metadata)?,
                 None => default.metadata,
             },
         };
@@ -144,7 +157,12 @@ impl ResponsesRequest {
                 .transpose()?
                 .flatten(),
             reasoning_effort: effort,
-            tool_execution: raw.tool_execution.unwrap_or_default(),
+            // A caller whose tools were left out did not ask for the built-in ones.
+            tool_execution: if none_left {
+                ToolExecution::Passthrough
+            } else {
+                raw.tool_execution.unwrap_or_default()
+            },
             prompt_cache_key: raw.prompt_cache_key,
             ..ChatRequest::default()
         });
@@ -154,6 +172,7 @@ impl ResponsesRequest {
             items,
             previous_response_id: raw.previous_response_id,
             echo,
+            names,
         })
     }
 

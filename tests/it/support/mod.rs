@@ -1,6 +1,7 @@
 //! Test support: a gateway on free ports, fake providers and servers with scripted behaviour, and clients.
 
 pub mod admin;
+pub mod agents;
 pub mod alerts;
 pub mod anthropic;
 pub mod bodies;

@@ -201,7 +201,8 @@ impl Events {
         let output = last["output"].as_array().unwrap();
         assert_eq!(output.len(), done);
         for (item, (_, text)) in output.iter().zip(items) {
-            let whole = item.get("arguments").unwrap_or(&item["content"][0]["text"]);
+            let whole = item.get("arguments").or(item.get("input"));
+            let whole = whole.unwrap_or(&item["content"][0]["text"]);
             assert_eq!(*whole, text, "what was told in pieces is the whole");
         }
         last.clone()

@@ -13,8 +13,8 @@ fn messages(items: Value) -> Value {
 
 #[track_caller]
 fn after(earlier: Vec<Message>, items: Value) -> Value {
-    let request = parse(json!({ "input": items })).unwrap();
-    messages_json(&conversation(earlier, request.items))
+    let mut request = parse(json!({ "input": items })).unwrap();
+    messages_json(&conversation(earlier, request.items, &mut request.names))
 }
 
 fn call(id: &str) -> Value {
@@ -23,6 +23,10 @@ fn call(id: &str) -> Value {
 
 fn called(id: &str) -> Value {
     json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{}" } })
+}
+
+fn custom_call(id: &str) -> Value {
+    json!({ "type": "custom_tool_call", "call_id": id, "name": "patch", "input": "*** \"a\"\n" })
 }
 
 fn output(id: &str) -> Value {
@@ -118,12 +122,18 @@ fn a_functions_output_is_a_text_or_parts_of_one() {
                 { "type": "input_text", "text": "a" }, { "type": "input_image", "file_id": "f" },
                 { "type": "input_text", "text": "b" },
             ]),
-            "a\nb",
+            "a\n[The tool returned an image here, which this model cannot read.]\nb",
+        ),
+        (
+            json!([{ "type": "input_file", "file_id": "f" }, { "type": "refusal", "refusal": "no" }]),
+            "[The tool returned a file here, which this model cannot read.]\nno",
         ),
     ] {
-        let item = json!({ "type": "function_call_output", "call_id": "c", "output": output });
-        let expected = json!([{ "role": "tool", "content": content, "tool_call_id": "c" }]);
-        assert_eq!(messages(json!([item])), expected);
+        for kind in ["function_call_output", "custom_tool_call_output"] {
+            let item = json!({ "type": kind, "call_id": "c", "output": output });
+            let expected = json!([{ "role": "tool", "content": content, "tool_call_id": "c" }]);
+            assert_eq!(messages(json!([item])), expected);
+        }
     }
 }
 
@@ -207,6 +217,147 @@ fn calls_belong_to_the_assistants_message_beside_them() {
 }
 
 #[test]
+fn calls_of_other_tools_become_calls_of_functions() {
+    let called = |id: &str, name: &str, arguments: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
+    let mut namespaced = call("b");
+    namespaced["namespace"] = "mcp__tiny".into();
+    let mut inside = custom_call("c");
+    inside["namespace"] = "functions".into();
+    let items = json!([custom_call("a"), namespaced, inside, output("b")]);
+    let input = r#"{"input":"*** \"a\"\n"}"#;
+    let expected = json!([
+        called("a", "patch", input),
+        called("b", "mcp__tiny__f", "{}"),
+        called("c", "functions__patch", input),
+    ]);
+    assert_eq!(messages(items)[0]["tool_calls"], expected);
+}
+
+#[test]
+fn several_outputs_of_a_call_become_one() {
+    let output = |id: &str, text: &str| json!({ "type": "custom_tool_call_output", "call_id": id, "output": text });
+    let tool =
+        |id: &str, text: &str| json!({ "role": "tool", "content": text, "tool_call_id": id });
+    let said = |role: &str| json!({ "role": role, "content": "x" });
+    let calls = |ids: &[&str]| {
+        let calls: Vec<_> = ids.iter().map(|id| called(id)).collect();
+        json!({ "role": "assistant", "content": null, "tool_calls": calls })
+    };
+    for (items, expected) in [
+        (
+            json!([
+                call("a"),
+                output("a", "1"),
+                output("a", "2"),
+                output("a", "3")
+            ]),
+            json!([calls(&["a"]), tool("a", "1\n2\n3")]),
+        ),
+        (
+            json!([
+                call("a"),
+                call("b"),
+                output("a", "1"),
+                output("b", "2"),
+                output("a", "3")
+            ]),
+            json!([calls(&["a", "b"]), tool("a", "1\n3"), tool("b", "2")]),
+        ),
+        // Reports that come after later turns.
+        (
+            json!([
+                call("a"),
+                output("a", "1"),
+                said("user"),
+                output("a", "2"),
+                call("b"),
+                output("a", "3"),
+                output("b", "4"),
+                output("b", "5")
+            ]),
+            json!([
+                calls(&["a"]),
+                tool("a", "1\n2\n3"),
+                said("user"),
+                calls(&["b"]),
+                tool("b", "4\n5")
+            ]),
+        ),
+        // Two calls with one ID have an output each.
+        (
+            json!([
+                call("a"),
+                call("a"),
+                output("a", "1"),
+                output("a", "2"),
+                output("a", "3")
+            ]),
+            json!([calls(&["a", "a"]), tool("a", "1"), tool("a", "2\n3")]),
+        ),
+        (
+            json!([call("a"), output("a", "1"), call("a"), output("a", "2")]),
+            json!([calls(&["a"]), tool("a", "1"), calls(&["a"]), tool("a", "2")]),
+        ),
+    ] {
+        assert_eq!(messages(items.clone()), expected, "{items}");
+    }
+    let stored = json!([calls(&["a"]), tool("a", "1")]);
+    let earlier: Vec<Message> = serde_json::from_str(&stored.to_string()).unwrap();
+    let all = after(earlier, json!([output("a", "2")]));
+    assert_eq!(all, json!([calls(&["a"]), tool("a", "1\n2")]));
+}
+
+#[test]
+fn a_developers_message_does_not_come_between_a_call_and_its_output() {
+    let developer = json!({ "role": "developer", "content": "x" });
+    let system = json!({ "role": "system", "content": "x" });
+    let calls = |ids: &[&str]| {
+        let calls: Vec<_> = ids.iter().map(|id| called(id)).collect();
+        json!({ "role": "assistant", "content": null, "tool_calls": calls })
+    };
+    for (items, expected) in [
+        (
+            json!([call("a"), developer, output("a")]),
+            json!([calls(&["a"]), tool("a"), system]),
+        ),
+        (
+            json!([
+                call("a"),
+                developer,
+                call("b"),
+                output("a"),
+                developer,
+                output("b")
+            ]),
+            json!([calls(&["a", "b"]), tool("a"), tool("b"), system, system]),
+        ),
+        (
+            json!([call("a"), output("a"), developer, call("b"), output("b")]),
+            json!([calls(&["a"]), tool("a"), system, calls(&["b"]), tool("b")]),
+        ),
+    ] {
+        assert_eq!(messages(items.clone()), expected, "{items}");
+    }
+}
+
+#[test]
+fn a_message_between_agents_is_one_of_the_user() {
+    let message = json!({
+        "type": "agent_message", "id": "am_1", "author": "/root", "recipient": "/root/a",
+        "content": [
+            { "type": "input_text", "text": "From /root:" },
+            { "type": "encrypted_content", "encrypted_content": "Count the files." },
+        ],
+    });
+    let searched =
+        json!({ "type": "web_search_call", "id": "ws_1", "action": { "type": "search" } });
+    assert_eq!(
+        messages(json!([searched, message])),
+        json!([{ "role": "user", "content": "From /root:\nCount the files." }])
+    );
+}
+
+#[test]
 fn items_go_on_where_an_earlier_conversation_ended() {
     let stored = json!([
         { "role": "user", "content": "Hi" },
@@ -271,9 +422,32 @@ fn errors_name_the_item_by_its_index() {
         (without(output("a"), "output"), "output"),
         (json!({ "type": "item_reference" }), "id"),
         (json!({ "type": "item_reference", "id": null }), "id"),
-        (json!({ "type": "web_search_call", "id": "ws_1" }), "type"),
         (json!({ "type": "computer_call_output" }), "type"),
-        (json!({ "type": "custom_tool_call" }), "type"),
+        (json!({ "type": "compaction_trigger" }), "type"),
+        (
+            json!({ "type": "compaction", "encrypted_content": "x" }),
+            "type",
+        ),
+        (
+            json!({ "type": "tool_search_call", "call_id": "c", "arguments": {} }),
+            "type",
+        ),
+        (
+            json!({ "type": "mcp_list_tools", "tools": [{ "name": "f", "input_schema": {} }] }),
+            "type",
+        ),
+        (without(custom_call("a"), "call_id"), "call_id"),
+        (without(custom_call("a"), "name"), "name"),
+        (without(custom_call("a"), "input"), "input"),
+        (
+            json!({ "type": "custom_tool_call_output", "output": "1" }),
+            "call_id",
+        ),
+        (json!({ "type": "agent_message", "author": "a" }), "content"),
+        (
+            json!({ "type": "additional_tools", "role": "developer" }),
+            "tools",
+        ),
         (
             json!({ "type": "", "role": "user", "content": "a" }),
             "type",

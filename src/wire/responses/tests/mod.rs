@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NewResponse, ResponsesRequest, echo::Echo};
+use super::{NewResponse, ResponsesRequest, ToolNames, echo::Echo};
 use crate::{
     base::money::NanoUsd,
     wire::{
@@ -20,6 +20,7 @@ mod answers;
 mod items;
 mod requests;
 mod streams;
+mod tools;
 
 const USAGE: Usage = Usage {
     prompt: 11,
@@ -67,5 +68,6 @@ fn new_response() -> NewResponse {
             model: "m".into(),
             ..Echo::default()
         },
+        names: ToolNames::default(),
     }
 }

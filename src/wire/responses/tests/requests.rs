@@ -94,8 +94,7 @@ fn fields_become_those_of_a_chat_request() {
         "text": { "format": { "type": "json_object" } },
     }));
     let chat = request.unwrap();
-    let items = super::super::conversation(Vec::new(), Vec::new());
-    let chat = chat.into_chat(items);
+    let chat = chat.into_chat(Vec::new());
     assert!(chat.stream);
     assert_eq!(chat.max_output_tokens, Some(5));
     assert_eq!(chat.sampling.temperature, Some(json!(0.5)));
@@ -132,6 +131,8 @@ fn fields_that_change_nothing_here_are_accepted_whatever_they_hold() {
         json!({ "text": {} }),
         json!({ "text": { "format": null, "verbosity": null } }),
         json!({ "tools": [] }),
+        json!({ "client_metadata": { "a": "b" } }),
+        json!({ "reasoning": { "effort": "low", "context": "all_turns" } }),
         json!({ "unheard_of": { "deep": [1] } }),
     ] {
         parse(more).unwrap();
@@ -151,14 +152,17 @@ fn unsupported_fields_are_refused_by_name() {
         (json!({ "conversation": "conv_1" }), "conversation"),
         (json!({ "conversation": { "id": "c" } }), "conversation"),
         (json!({ "prompt": { "id": "p" } }), "prompt"),
-        (tool("web_search"), "tools[0].type"),
-        (tool("web_search_preview"), "tools[0].type"),
         (tool("file_search"), "tools[0].type"),
         (tool("mcp"), "tools[0].type"),
         (tool("code_interpreter"), "tools[0].type"),
         (tool("computer_use_preview"), "tools[0].type"),
-        (tool("image_generation"), "tools[0].type"),
-        (tool("custom"), "tools[0].type"),
+        (tool("tool_search"), "tools[0].type"),
+        (tool("shell"), "tools[0].type"),
+        (tool("local_shell"), "tools[0].type"),
+        (tool("apply_patch"), "tools[0].type"),
+        (json!({ "tools": [{ "name": "f" }] }), "tools[0].type"),
+        (tool("custom"), "tools[0].name"),
+        (tool("namespace"), "tools[0].name"),
         (tool("function"), "tools[0].name"),
         (json!({ "tools": {} }), "tools"),
         (
@@ -326,7 +330,7 @@ fn structured_output_is_nested_as_chat_has_it() {
 
 #[test]
 fn an_items_id_leads_to_its_response() {
-    for prefix in ["msg", "fc"] {
+    for prefix in ["msg", "fc", "ctc"] {
         for response in ["resp_abc", "resp_a_b", "resp__", "resp_"] {
             for at in [0, 7, 511] {
                 let id = item_id(prefix, response, at);

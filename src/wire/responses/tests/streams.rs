@@ -1,10 +1,18 @@
 //! Whole streams: parts of a provider's response in, events out.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use super::{super::Events, BILL, USAGE, new_response};
+use super::{
+    super::{
+        Events,
+        tool_names::{CallerTool, ToolKind},
+    },
+    BILL, USAGE, new_response,
+};
 use crate::wire::{
     chat::{FinishReason, Frames, ShowUsage},
     error::Envelope,
@@ -38,8 +46,24 @@ fn finished(reason: FinishReason) -> Part {
     Part::Finish { choice: 0, reason }
 }
 
+/// The writer of a response whose tools `patch` (custom) and `tiny__add` (in a namespace) were offered.
+fn writer() -> Events {
+    let mut response = new_response();
+    for (kind, namespace, name) in [
+        (ToolKind::Custom, None, "patch"),
+        (ToolKind::Function, Some("tiny"), "add"),
+    ] {
+        response.names.add(&CallerTool {
+            kind,
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        });
+    }
+    Events::new(Arc::new(response), || 200)
+}
+
 fn stream(parts: Vec<Part>) -> StreamNormalizer<Events> {
-    let mut stream = StreamNormalizer::new(Events::new(new_response(), || 200), 1);
+    let mut stream = StreamNormalizer::new(writer(), 1);
     for part in parts {
         stream.on_part(part).unwrap();
     }
@@ -121,10 +145,10 @@ fn assert_consistent(frames: &[String]) {
             .map(|event| event["delta"].as_str().unwrap())
             .collect();
         let item = &done["item"];
-        let whole = if item["type"] == "message" {
-            &item["content"][0]["text"]
-        } else {
-            &item["arguments"]
+        let whole = match item["type"].as_str().unwrap() {
+            "message" => &item["content"][0]["text"],
+            "custom_tool_call" => &item["input"],
+            _ => &item["arguments"],
         };
         assert_eq!(*whole, sent);
     }
@@ -136,6 +160,7 @@ fn streams_that_are_complete() {
     use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
 
     let (f, g) = (Some(("call_a", "f")), Some(("call_b", "g")));
+    let (patch, add) = (Some(("call_c", "patch")), Some(("call_d", "tiny__add")));
     for (name, parts, reason) in [
         (
             "text",
@@ -193,6 +218,43 @@ fn streams_that_are_complete() {
             vec![text("Hm"), tool_call(0, f, "{\"a\"")],
             Length,
         ),
+        (
+            "custom_call",
+            vec![
+                tool_call(0, patch, ""),
+                tool_call(0, None, "{\"inp"),
+                tool_call(0, None, "ut\": \"*** Begin\\"),
+                tool_call(0, None, "nPatch \\ud83d"),
+                tool_call(0, None, "\\ude00\"}"),
+            ],
+            ToolCalls,
+        ),
+        (
+            "custom_call_of_another_form",
+            vec![tool_call(0, patch, "{\"patch\":1}")],
+            ToolCalls,
+        ),
+        (
+            "namespaced_call",
+            vec![tool_call(0, add, "{\"a\":1}")],
+            ToolCalls,
+        ),
+        (
+            "length_within_a_custom_call",
+            vec![tool_call(0, patch, "{\"input\":\"*** Begin\\")],
+            Length,
+        ),
+        // The calls are interleaved, so all of them may be cut off; text came in between.
+        (
+            "length_within_several_calls",
+            vec![
+                tool_call(0, f, "{\"a\""),
+                tool_call(1, patch, "{\"input\":\"12"),
+                tool_call(2, g, "{}"),
+                text("Hm"),
+            ],
+            Length,
+        ),
         ("content_filter", vec![text("I can")], ContentFilter),
         ("content_filter_without_text", vec![], ContentFilter),
         ("empty", vec![text("")], Stop),
@@ -218,6 +280,24 @@ fn a_stream_that_fails_midway_ends_with_what_every_client_looks_for() {
     let all = [sent, frames(&mut stream)].concat();
     insta::assert_snapshot!(listed(&all));
     assert!(!all.concat().contains("[DONE]"));
+}
+
+#[test]
+fn an_event_keeps_a_silent_stream_alive() {
+    let mut writer = writer();
+    assert_eq!(writer.keep_alive(), None, "not before the stream begins");
+    let mut frames = Vec::new();
+    writer.open(0, &mut frames);
+    frames.extend(writer.keep_alive());
+    writer.content(0, &JsonText::new("Hi"), None, &mut frames);
+    let frames = frames
+        .iter()
+        .map(|frame| String::from_utf8(frame.to_vec()).unwrap());
+    let kinds: Vec<_> = events(&frames.collect::<Vec<_>>())
+        .iter()
+        .map(|event| event["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds[2..4], ["keepalive", "response.output_item.added"]);
 }
 
 #[test]
@@ -254,7 +334,8 @@ fn a_response_that_could_not_be_stored_ends_with_store_false() {
     assert_eq!(ended(false).1["store"], false);
     let mut unwanted = new_response();
     unwanted.echo.store = false;
-    assert_eq!(Events::new(unwanted, || 200).to_store(Some(BILL)), None);
+    let writer = Events::new(Arc::new(unwanted), || 200);
+    assert_eq!(writer.to_store(Some(BILL)), None);
 }
 
 /// Any part that a provider may send for one choice. Fragments of a call need not be JSON.
@@ -262,7 +343,7 @@ fn any_part() -> impl Strategy<Value = Part> {
     let texts = prop::sample::select(vec!["", "a", "ü ", "\u{0}\n"]);
     let fragment = prop::sample::select(vec!["", "{", "\"x\":1", "}", "{}", "no"]);
     let call = (0..3_u32, prop::option::of(0..3_usize), fragment);
-    let named = [("call_a", "f"), ("call_b", "g"), ("call_c", "h")];
+    let named = [("call_a", "f"), ("call_b", "tiny__add"), ("call_c", "h")];
     prop_oneof![
         texts.prop_map(text),
         call.prop_map(move |(slot, id, arguments)| tool_call(
@@ -294,7 +375,11 @@ proptest! {
                 response.text.push_str(item["content"][0]["text"].as_str().unwrap());
             } else {
                 let of = |key: &str| item[key].as_str().unwrap().to_owned();
-                response.calls.push((of("call_id"), of("name"), of("arguments")));
+                let name = match item.get("namespace") {
+                    Some(namespace) => format!("{}__{}", namespace.as_str().unwrap(), of("name")),
+                    None => of("name"),
+                };
+                response.calls.push((of("call_id"), name, of("arguments")));
             }
         }
         for delta in chat_deltas(all) {
