@@ -109,7 +109,7 @@ impl Gateway {
         }
         if rejected().any(|reason| reason == Rejection::Context) {
             return GatewayError::ContextLengthExceeded {
-                model: hybrid.id.clone(),
+                model: call.route.requested_name().to_owned(),
             };
         }
         let mut constraints: Vec<_> = rejected().filter_map(Rejection::constraint).collect();
