@@ -261,7 +261,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    pub(super) fn as_str(&self) -> &str {
+    fn as_str(&self) -> &str {
         match self {
             Self::Matched(path) => path.as_str(),
             Self::Known(path) => path,

@@ -49,7 +49,7 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError>
 /// keys. One of the headers may have a key of another service, which is skipped.
 pub(crate) fn presented_keys(headers: &HeaderMap) -> Result<Vec<ApiKey>, GatewayError> {
     let plain = headers.get_all(API_KEY).iter();
-    let plain = plain.map(|value| value.to_str().map(str::trim).unwrap_or("?"));
+    let plain = plain.map(|value| value.to_str().map_or("?", str::trim));
     let bearer = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = bearer.filter_map(|value| {
         let (scheme, key) = value.to_str().unwrap_or("bearer ?").split_once(' ')?;

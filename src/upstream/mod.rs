@@ -97,6 +97,20 @@ impl Provider {
         }
     }
 
+    /// Counts the tokens of a request of the Messages API; `None` if the provider does not speak it.
+    pub(crate) async fn count_tokens(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Option<Result<u64, UpstreamError>> {
+        match (self, &call.native) {
+            (Self::Anthropic(provider), Some(native)) => {
+                Some(provider.count_tokens(native, call, model).await)
+            }
+            _ => None,
+        }
+    }
+
     /// Sends a request that costs nothing, to check address and key; the texts are for the operator.
     pub async fn probe(&self) -> Result<String, String> {
         match self {

@@ -89,7 +89,8 @@ async fn limits_are_told_by_headers_of_this_api() {
         let reset = header(&format!("anthropic-ratelimit-{name}-reset"));
         assert!(reset.ends_with('Z') && reset.contains('T'), "{reset}");
     }
-    for name in refused.headers.keys().map(|name| name.as_str()) {
+    for name in refused.headers.keys() {
+        let name = name.as_str();
         assert!(
             !name.starts_with("x-ratelimit") && !name.contains("unified"),
             "{name}"

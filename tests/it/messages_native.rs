@@ -27,7 +27,10 @@ async fn start_with(more: &str) -> TestGateway {
          output = \"5.00\"\ncached_input = \"0.10\"\ncache_write = \"1.25\"\n"
     );
     std::fs::write(&catalog, model).unwrap();
-    let more = format!("{more}\n[catalog]\nfile = {catalog:?}\nextends = true\n");
+    let more = format!(
+        "{more}\n[catalog]\nfile = {:?}\nextends = true\n",
+        catalog.display()
+    );
     let kind = [("PROVIDERS__FAKE__KIND", "anthropic")];
     let gateway = TestGateway::start_with_settings(&more, &kind).await;
     gateway
@@ -233,6 +236,7 @@ async fn images_are_counted_and_other_models_refuse_them() {
     let mut image =
         with_block(json!({ "type": "image", "source": { "type": "url", "url": "https://x" } }));
     image["model"] = OWN.into();
+    // The provider gives no count, so the gateway estimates.
     let counted = answer(gateway.request(Method::POST, COUNT).json(&image)).await;
     assert!(counted.assert_ok()["input_tokens"].as_u64().unwrap() >= 5_000);
     gateway.message(&image).await.assert_ok();
@@ -241,6 +245,35 @@ async fn images_are_counted_and_other_models_refuse_them() {
     gateway
         .refuses_message(&image, "messages.0.content.0.image")
         .await;
+}
+
+#[tokio::test]
+async fn the_provider_counts_tokens_itself() {
+    let gateway = start().await;
+    gateway
+        .upstream
+        .answer_json(200, &json!({ "input_tokens": 4321 }));
+    let body = format!(r#"{{"model" : "{OWN}", "messages":[{{"role":"user","content":"a"}}]}}"#);
+    let count = |body: String| answer(gateway.request(Method::POST, COUNT).body(body));
+    let counted = count(body.clone()).await;
+    assert_eq!(*counted.assert_ok(), json!({ "input_tokens": 4321 }));
+    let sent = gateway.upstream.received().pop().unwrap();
+    assert!(
+        sent.head.starts_with("POST /v1/messages/count_tokens "),
+        "{}",
+        sent.head
+    );
+    assert_eq!(sent.text, body.replace(OWN, UPSTREAM_MODEL));
+    // Without its count there is the gateway's.
+    gateway.upstream.answer_json(500, &json!({}));
+    let estimated = count(body.clone()).await;
+    assert!(estimated.assert_ok()["input_tokens"].as_u64().unwrap() < 100);
+    gateway
+        .upstream
+        .answer_json(400, &failure("invalid_request_error", "messages: no"));
+    let refused = count(body).await;
+    let code = Some("upstream_error");
+    refused.assert_message_error(400, "invalid_request_error", code, None);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! `POST /v1/messages` and `POST /v1/messages/count_tokens` (§4.9, §4.10): translated to chat completions.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::response::Response;
 
@@ -14,10 +14,13 @@ use crate::{
     metered::{Form, NotStarted},
     prompt::ChatCall,
     wire::{
-        error::GatewayError,
+        error::{GatewayError, UpstreamError},
         messages::{MessagesRequest, NativeHeaders, NativeRequest, NewMessage, Purpose},
     },
 };
+
+/// How long a provider may take to count tokens.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes a message.
 pub(crate) async fn respond(
@@ -41,7 +44,8 @@ pub(crate) async fn respond(
     call::respond(gateway, caller, log.clone(), call, form).await
 }
 
-/// Counts the tokens of a message's input. Calls no provider and costs nothing.
+/// Counts the tokens of a message's input, which costs nothing: by the provider that would get the request as it is, or
+/// else by the gateway's estimate.
 pub(crate) async fn count(
     gateway: &Arc<Gateway>,
     caller: Caller,
@@ -50,9 +54,33 @@ pub(crate) async fn count(
     body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
     let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Count).await?;
-    let tokens = prepared.call.count().estimate;
+    let counted = counted_by_provider(gateway, &prepared.call).await?;
+    let tokens = counted.unwrap_or_else(|| prepared.call.count().estimate);
     let body = format!("{{\"input_tokens\":{tokens}}}");
     Ok(json_response(body.into_bytes()))
+}
+
+/// The provider's own count, if it speaks this API and responds in time. Only what it says about the request itself is
+/// an error.
+async fn counted_by_provider(
+    gateway: &Gateway,
+    call: &ChatCall,
+) -> Result<Option<u64>, GatewayError> {
+    if call.native.is_none() {
+        return Ok(None);
+    }
+    let routes = gateway.routes();
+    let Some(deployment) = routes.deployments.first_native(&call.route.target.id) else {
+        return Ok(None);
+    };
+    let counting = deployment
+        .provider
+        .count_tokens(call, &deployment.upstream_model);
+    match tokio::time::timeout(COUNT_TIMEOUT, counting).await {
+        Ok(Some(Ok(tokens))) => Ok(Some(tokens)),
+        Ok(Some(Err(error @ UpstreamError::Verbatim { .. }))) => Err(error.into()),
+        _ => Ok(None),
+    }
 }
 
 /// A request that passed all checks.

@@ -24,6 +24,13 @@ struct Opening {
     opened: Result<Source, Failure>,
 }
 
+/// What is left of a call whose stream could not be opened.
+struct Unopened {
+    admitted: Admitted,
+    failure: Failure,
+    output: Output,
+}
+
 /// Boxed without its type, because the compiler gives up on futures that are nested too deeply.
 pub(super) fn stream(
     call: Box<ChatCall>,
@@ -75,7 +82,12 @@ async fn run(
             };
             match opened.with(output) {
                 Ok(relay) => relay.run().await,
-                Err((admitted, failure, mut output)) => {
+                Err(unopened) => {
+                    let Unopened {
+                        admitted,
+                        failure,
+                        mut output,
+                    } = *unopened;
                     let (cause, event) = (failure.cause(), failure.interruption());
                     let _ = admitted.end_without_response(failure).await;
                     output.interrupt(&event, cause).await;
@@ -94,13 +106,18 @@ async fn run(
                 credits_expire_at,
             })
         }
-        Err((admitted, failure, _)) => Err(admitted.end_without_response(failure).await),
+        Err(unopened) => {
+            let Unopened {
+                admitted, failure, ..
+            } = *unopened;
+            Err(admitted.end_without_response(failure).await)
+        }
     }
 }
 
 impl Opening {
     /// The relay of the stream; if it could not be opened, what is left of the call.
-    fn with(self, output: Output) -> Result<Relay, (Admitted, Failure, Output)> {
+    fn with(self, output: Output) -> Result<Relay, Box<Unopened>> {
         let Self {
             call,
             mut admitted,
@@ -109,7 +126,13 @@ impl Opening {
         } = self;
         let source = match opened {
             Ok(source) => source,
-            Err(failure) => return Err((admitted, failure, output)),
+            Err(failure) => {
+                return Err(Box::new(Unopened {
+                    admitted,
+                    failure,
+                    output,
+                }));
+            }
         };
         admitted.first_byte();
         admitted.gateway.record_hybrid_choice(&call.route);

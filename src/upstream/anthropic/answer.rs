@@ -69,6 +69,17 @@ pub(crate) fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
     })
 }
 
+/// Parses the response to a request that counts tokens.
+pub(crate) fn read_count(body: &[u8]) -> Result<u64, UpstreamError> {
+    #[derive(Deserialize)]
+    struct Count {
+        input_tokens: u64,
+    }
+    let count: Count =
+        serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
+    Ok(count.input_tokens)
+}
+
 /// Joins text blocks without a separator: the blocks of one response are pieces of one text.
 fn joined(mut texts: Vec<JsonText>) -> JsonText {
     if texts.len() == 1 {

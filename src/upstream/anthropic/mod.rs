@@ -32,6 +32,7 @@ use crate::{
 };
 
 const MESSAGES: &str = "/messages";
+const COUNT: &str = "/messages/count_tokens";
 const KEY: KeyHeader = KeyHeader {
     name: "x-api-key",
     prefix: "",
@@ -96,6 +97,20 @@ impl Anthropic {
         let lines = native.headers().lines();
         let sending = self.client.post_native(MESSAGES, body, lines, call, model);
         sending.await
+    }
+
+    /// Counts the tokens of a request of a caller that speaks this API, which is free of charge.
+    pub(crate) async fn count_tokens(
+        &self,
+        native: &NativeRequest,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<u64, UpstreamError> {
+        let body = native.body(model, &call.user, None);
+        let lines = native.headers().lines();
+        let counting = self.client.post_native(COUNT, body, lines, call, model);
+        let body = counting.await?.json().await?;
+        answer::read_count(&body)
     }
 
     /// Lists the provider's models, which is free of charge.

@@ -126,6 +126,15 @@ impl Deployments {
         deployments.any(|one| one.provider.is_native())
     }
 
+    /// The first deployment of a model that speaks the Messages API and whose circuit allows an attempt.
+    pub(crate) fn first_native(&self, model: &str) -> Option<Arc<Deployment>> {
+        let now = Instant::now();
+        let mut deployments = self.by_model.get(model)?.iter();
+        let found =
+            deployments.find(|one| one.provider.is_native() && one.record.allows_attempt(now));
+        found.cloned()
+    }
+
     /// The deployments of a model that do not speak the Messages API.
     pub(crate) fn not_native(&self, model: &str) -> impl Iterator<Item = &Arc<Record>> {
         let deployments = self.by_model.get(model).into_iter().flatten();

@@ -89,7 +89,7 @@ pub(crate) fn contents<'a>(
             Role::Tool => {}
             // Gemini has no other place for a system message in the middle.
             Role::User | Role::System => {
-                push_parts(&mut contents, ContentRole::User, text(message))
+                push_parts(&mut contents, ContentRole::User, text(message));
             }
             Role::Assistant => {
                 let metadata: Vec<_> = message

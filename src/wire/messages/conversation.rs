@@ -4,14 +4,13 @@
 //! each result is a message of its own, directly after the calls; so texts and system messages that come before a
 //! result that is still missing wait for it.
 
-use std::collections::HashSet;
-
 use serde::Deserialize;
 
 use super::{
     blocks::{Notes, Piece, Place, joined, wrong},
     fields::Content,
     ids,
+    open_calls::OpenCalls,
 };
 use crate::wire::{
     chat::{Message, Role, ToolCall},
@@ -105,7 +104,7 @@ impl Chat {
     ) -> Result<(), GatewayError> {
         match message.role {
             RawRole::System => {
-                let text = self.texts_only(at, message.content, notes)?;
+                let text = system_text(at, message.content, notes)?;
                 self.push(Message::text(Role::System, text));
             }
             RawRole::User => self.add_user(at, message.content, notes)?,
@@ -207,27 +206,20 @@ impl Chat {
         }
         last.tool_calls.extend(calls);
     }
+}
 
-    /// The text of a system message.
-    fn texts_only(
-        &self,
-        at: usize,
-        content: Content,
-        notes: &mut Notes,
-    ) -> Result<JsonText, GatewayError> {
-        let pieces = pieces(at, content, notes)?.into_iter();
-        let texts = pieces.map(|(place, piece)| match piece {
-            Piece::Text(text) => Ok(text),
-            _ => {
-                let path = format!("{place}.type");
-                Err(wrong(
-                    path,
-                    "a system message has blocks of type `text` only.",
-                ))
-            }
-        });
-        Ok(joined(texts.collect::<Result<_, _>>()?))
-    }
+/// The text of a system message.
+fn system_text(at: usize, content: Content, notes: &mut Notes) -> Result<JsonText, GatewayError> {
+    let pieces = pieces(at, content, notes)?.into_iter();
+    let texts = pieces.map(|(place, piece)| {
+        if let Piece::Text(text) = piece {
+            return Ok(text);
+        }
+        let path = format!("{place}.type");
+        let reason = "a system message has blocks of type `text` only.";
+        Err(wrong(path, reason))
+    });
+    Ok(joined(texts.collect::<Result<_, _>>()?))
 }
 
 /// The blocks of a message, each with its place.
@@ -254,63 +246,4 @@ fn pieces(
         Ok((place, content.read(place, notes)?))
     };
     blocks.map(read).collect()
-}
-
-/// The calls of the assistant's last turn. They are looked up by ID, because a turn may be as long as a body allows.
-#[derive(Default)]
-struct OpenCalls {
-    /// The message with the last of them.
-    at: usize,
-    /// The IDs in order, as the caller wrote them.
-    ids: Vec<String>,
-    without_result: HashSet<String>,
-}
-
-impl OpenCalls {
-    fn is_complete(&self) -> bool {
-        self.without_result.is_empty()
-    }
-
-    fn add(&mut self, at: usize, id: String, place: Place) -> Result<(), GatewayError> {
-        self.at = at;
-        if !self.without_result.insert(id.clone()) {
-            let path = format!("{place}.id");
-            return Err(wrong(path, "`tool_use` ids must be unique."));
-        }
-        self.ids.push(id);
-        Ok(())
-    }
-
-    fn close(&mut self, id: &str, place: Place) -> Result<(), GatewayError> {
-        if self.without_result.remove(id) {
-            return Ok(());
-        }
-        if self.ids.iter().any(|known| known == id) {
-            let reason = format!(
-                "each `tool_use` must have a single result. Found multiple `tool_result` blocks with id: {id}."
-            );
-            return Err(wrong(place, reason));
-        }
-        // Clients recognise this error, and the next one, by these words.
-        let reason = format!(
-            "unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have a \
-             corresponding `tool_use` block in the previous message."
-        );
-        Err(wrong(place, reason))
-    }
-
-    fn check(&self) -> Result<(), GatewayError> {
-        if self.is_complete() {
-            return Ok(());
-        }
-        let ids = self.ids.iter().map(String::as_str);
-        let ids: Vec<_> = ids.filter(|id| self.without_result.contains(*id)).collect();
-        let path = format!("messages.{}", self.at);
-        let reason = format!(
-            "`tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` block must \
-             have a corresponding `tool_result` block in the next message.",
-            ids.join(", ")
-        );
-        Err(wrong(path, reason))
-    }
 }

@@ -79,18 +79,17 @@ fn text_of(content: Content, place: Place, notes: &mut Notes) -> Result<JsonText
     match content {
         Content::Text(text) => Ok(text),
         Content::Blocks(blocks) => {
-            let texts = blocks.into_iter().map(|block| match block.kind.as_str() {
-                "text" => block.text(place, notes),
-                _ => {
-                    notes.native_only(IMAGE_TOKENS, || {
-                        let path = format!("{place}.document");
-                        let reason =
-                            "this model reads text only; leave other blocks out of documents.";
-                        wrong(path, reason)
-                    })?;
-                    notes.extras.is_unbounded = true;
-                    Ok(JsonText::new(""))
+            let texts = blocks.into_iter().map(|block| {
+                if block.kind == "text" {
+                    return block.text(place, notes);
                 }
+                notes.native_only(IMAGE_TOKENS, || {
+                    let path = format!("{place}.document");
+                    let reason = "this model reads text only; leave other blocks out of documents.";
+                    wrong(path, reason)
+                })?;
+                notes.extras.is_unbounded = true;
+                Ok(JsonText::new(""))
             });
             Ok(joined(texts.collect::<Result<_, _>>()?))
         }

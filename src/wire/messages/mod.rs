@@ -13,6 +13,7 @@ mod ids;
 mod input;
 mod models;
 mod native;
+mod open_calls;
 mod request;
 mod settings;
 #[cfg(test)]
