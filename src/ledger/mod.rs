@@ -33,6 +33,7 @@ mod pending;
 mod postgres;
 mod prune;
 mod records;
+mod sessions;
 pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,7 @@ pub(crate) use records::{
     ModelSettings, StrayHold, Violation,
 };
 pub use records::{KeyState, NewAccount, NewGrant};
+pub(crate) use sessions::{SessionCursor, SessionUse, SessionsPage};
 pub(crate) use watched::{Expiring, ExpiringPage};
 
 use self::{embedded::Embedded, postgres::Shared};

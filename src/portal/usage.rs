@@ -1,4 +1,4 @@
-//! The usage page: requests, tokens and cost by model or key, and by day.
+//! The usage page: requests, tokens and cost by model, key or session, and by day.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,31 +11,38 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 mod csv;
+mod sessions;
+mod shown;
 mod sums;
 
-use self::sums::{Group, GroupBy, Totals};
+use self::{
+    shown::{RANGES, Shown, choices},
+    sums::{Group, GroupBy, Totals},
+};
 use super::{
     chart::{Chart, Series, Unit},
     days,
     error::PortalError,
     formatting,
     layout::{self, Page, Place},
+    paging,
     query::{ReadQuery, non_empty},
     session::SignedIn,
 };
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{DayUse, Key},
+    ledger::{DayUse, Key, SessionCursor, SessionUse, SessionsPage},
 };
 
-const RANGES: [u16; 3] = [7, 30, 90];
 const RANGE: u16 = 30;
 
 #[derive(Deserialize)]
 pub(crate) struct UsageQuery {
     days: Option<String>,
     by: Option<String>,
+    /// The last session of the page before.
+    before: Option<String>,
 }
 
 impl UsageQuery {
@@ -49,12 +56,16 @@ impl UsageQuery {
             .ok_or_else(|| PortalError::Invalid("Usage is shown for 7, 30 or 90 days.".into()))
     }
 
-    fn by(&self) -> Result<GroupBy, PortalError> {
+    fn shown(&self) -> Result<Shown, PortalError> {
         let Some(text) = non_empty(self.by.as_ref()) else {
-            return Ok(GroupBy::Model);
+            return Ok(Shown::Groups(GroupBy::Model));
         };
-        GroupBy::parse(text)
-            .ok_or_else(|| PortalError::Invalid("Usage is shown by model or by key.".into()))
+        let unknown = "Usage is shown by model, by key or by session.";
+        Shown::parse(text).ok_or_else(|| PortalError::Invalid(unknown.into()))
+    }
+
+    fn before(&self) -> Result<Option<SessionCursor>, PortalError> {
+        paging::cursor(self.before.as_ref(), "sessions", SessionCursor::parse)
     }
 }
 
@@ -78,6 +89,26 @@ impl PeriodUsage {
         Ok(Self { days, rows })
     }
 
+    /// One page of the sessions of coding agents on these days. It reads the calls of these days, so it is read only
+    /// where it is shown.
+    async fn sessions(
+        &self,
+        gateway: &Gateway,
+        me: &SignedIn,
+        before: Option<SessionCursor>,
+    ) -> Result<Vec<SessionUse>, PortalError> {
+        let first = self.days.first().map(|day| format!("{day}T00:00:00Z"));
+        let from = first.and_then(|first| timestamp::read(&first));
+        let page = SessionsPage {
+            account_id: Some(me.account.id.clone()),
+            from_ms: from.unwrap_or_default().saturating_mul(1_000),
+            to_ms: i64::MAX,
+            before,
+            limit: paging::QUERIED,
+        };
+        Ok(gateway.ledger.sessions(page).await?)
+    }
+
     /// The keys that were used, deleted ones too.
     async fn keys(&self, gateway: &Gateway) -> Result<Vec<Key>, PortalError> {
         let ids = self.rows.iter().map(|row| row.key_id.as_str());
@@ -90,17 +121,36 @@ pub(crate) async fn show(
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Page, PortalError> {
-    let (count, by) = (query.days()?, query.by()?);
+    let (count, shown) = (query.days()?, query.shown()?);
     let used = PeriodUsage::read(&gateway, &me, count).await?;
-    let keys = match by {
-        GroupBy::Model => Vec::new(),
-        GroupBy::Key => used.keys(&gateway).await?,
+    let parts = match shown {
+        Shown::Groups(by) => groups(&gateway, &used, by).await?,
+        Shown::Sessions => {
+            let before = query.before()?;
+            let is_first = before.is_none();
+            let mut sessions = used.sessions(&gateway, &me, before).await?;
+            sessions::table(count, &mut sessions, is_first)
+        }
     };
-    let groups = sums::grouped(&used.rows, by, &keys);
     let content = html! {
         h1 { "Usage" }
-        (choices(count, by))
+        (choices(count, shown))
         (totals(&Totals::of(&used.rows)))
+        (parts)
+        (day_table(&used))
+        p { a.button href={ "/portal/usage.csv?days=" (count) } { "Download as CSV" } }
+    };
+    Ok(layout::page(&me, Place::Usage, "Usage", &content))
+}
+
+/// Charts and a table of the usage by model or key.
+async fn groups(gateway: &Gateway, used: &PeriodUsage, by: GroupBy) -> Result<Markup, PortalError> {
+    let keys = match by {
+        GroupBy::Model => Vec::new(),
+        GroupBy::Key => used.keys(gateway).await?,
+    };
+    let groups = sums::grouped(&used.rows, by, &keys);
+    Ok(html! {
         div.charts {
             (chart("Cost a day", Unit::Dollars, &used.days, &groups, |used| {
                 u64::try_from(used.cost.nanos()).unwrap_or(0)
@@ -108,10 +158,7 @@ pub(crate) async fn show(
             (chart("Requests a day", Unit::Requests, &used.days, &groups, |used| used.calls))
         }
         (group_table(by, &groups))
-        (day_table(&used))
-        p { a.button href={ "/portal/usage.csv?days=" (count) } { "Download as CSV" } }
-    };
-    Ok(layout::page(&me, Place::Usage, "Usage", &content))
+    })
 }
 
 pub(crate) async fn csv(
@@ -129,31 +176,6 @@ pub(crate) async fn csv(
         (header::CONTENT_DISPOSITION, attachment),
     ];
     Ok((headers, csv::render(&used.rows, &keys)).into_response())
-}
-
-/// Links to select the period and the grouping.
-fn choices(count: u16, by: GroupBy) -> Markup {
-    let chosen = |is: bool| is.then_some("true");
-    html! {
-        nav.choices aria-label="What is shown" {
-            ul {
-                @for days in RANGES {
-                    li {
-                        a href={ "/portal/usage?days=" (days) "&by=" (by.as_str()) }
-                            aria-current=[chosen(days == count)] { (days) " days" }
-                    }
-                }
-            }
-            ul {
-                @for one in [GroupBy::Model, GroupBy::Key] {
-                    li {
-                        a href={ "/portal/usage?days=" (count) "&by=" (one.as_str()) }
-                            aria-current=[chosen(one == by)] { "By " (one.as_str()) }
-                    }
-                }
-            }
-        }
-    }
 }
 
 fn totals(totals: &Totals) -> Markup {

@@ -9,6 +9,7 @@
 
 mod support;
 
+mod agent_sessions;
 mod alerts_delivery;
 mod alerts_kinds;
 mod alerts_pages;

@@ -82,7 +82,12 @@ fn body(model: &str, bytes: usize, max_tokens: u32, stream: bool) -> Value {
 /// Sends a chat, reads the response to its end, and returns its status.
 async fn send(gateway: &TestGateway, key: &str, request_id: &str, body: &Value) -> u16 {
     let request = gateway.client.post(gateway.url("/v1/chat/completions"));
-    let request = request.bearer_auth(key).header("x-request-id", request_id);
+    let mut request = request.bearer_auth(key).header("x-request-id", request_id);
+    if request_id.starts_with("ada") {
+        request = request
+            .header("originator", "codex_cli_rs")
+            .header("session-id", "0199a7c4");
+    }
     let response = request.json(body).send().await.unwrap();
     let status = response.status().as_u16();
     response.bytes().await.unwrap();
@@ -307,6 +312,10 @@ async fn each_question_of_the_document_has_the_expected_answer() {
         "How much of each model's input came from a provider's cache?",
         &[[STANDARD, "104000", "38.5"], [BASIC, "10000", "50"]],
     );
+    asked.assert_answer(
+        "What did each session of a coding agent cost?",
+        &[["0199a7c4", "codex_cli_rs", "4", "111000", "40.5", "0.7275"]],
+    );
     asked.assert_answer::<3>("Does it add up?", &[]);
     let titles = asked.questions.iter().map(|question| question.title);
     assert_eq!(
@@ -314,7 +323,7 @@ async fn each_question_of_the_document_has_the_expected_answer() {
         titles.collect(),
         "every question was asked"
     );
-    assert_eq!(asked.questions.len(), 11, "ten, and whether it adds up");
+    assert_eq!(asked.questions.len(), 12, "eleven, and whether it adds up");
 }
 
 /// Two grants, one of them expired, and three charges, with the balance after each.

@@ -30,6 +30,7 @@ mod query;
 mod requests;
 mod routing;
 mod secret;
+mod sessions;
 mod usage;
 
 pub(crate) use audit::AuditObject;
@@ -88,6 +89,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/routing", get(routing::show))
         .route("/operator/routing/explain", post(routing::explain))
         .route("/operator/analytics", get(analytics::show))
+        .route("/operator/sessions", get(sessions::list))
         .route("/operator/audit", post(audit::run))
         .route("/operator/secret/rotate", post(secret::rotate))
         .route("/operator/alerts", get(alerts::list))

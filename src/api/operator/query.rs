@@ -27,8 +27,8 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
 /// The half-open range of times `[from, to)`.
 #[derive(Deserialize)]
 pub(crate) struct TimeRange {
-    from: Option<String>,
-    to: Option<String>,
+    pub from: Option<String>,
+    pub to: Option<String>,
 }
 
 impl TimeRange {

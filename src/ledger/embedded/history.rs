@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::{Embedded, command::Command, sqlite::calls};
+use super::{
+    Embedded,
+    command::Command,
+    sqlite::{calls, sessions},
+};
 use crate::{
     base::rate::WINDOW_MS,
-    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
+    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError, SessionUse, SessionsPage},
 };
 
 /// Upper bound of the time that a call with several steps takes.
@@ -50,6 +54,16 @@ impl Embedded {
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
         self.all_written().await;
         let query = move |database: &_| calls::analytics(database, &filter);
+        Ok(self.reader.query(query).await?)
+    }
+
+    /// Totals of calls by session.
+    pub(crate) async fn sessions(
+        &self,
+        page: SessionsPage,
+    ) -> Result<Vec<SessionUse>, LedgerError> {
+        self.all_written().await;
+        let query = move |database: &_| sessions::page(database, &page);
         Ok(self.reader.query(query).await?)
     }
 

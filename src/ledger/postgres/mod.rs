@@ -38,6 +38,7 @@ mod pending;
 mod pool;
 mod record;
 mod schema;
+mod sessions;
 mod strays;
 #[cfg(test)]
 mod tests;

@@ -50,6 +50,7 @@ mod contract_keys;
 mod contract_pages;
 mod contract_pending;
 mod contract_prune;
+mod contract_sessions;
 mod contract_watched;
 mod machine;
 mod model;

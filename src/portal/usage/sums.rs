@@ -25,12 +25,6 @@ impl GroupBy {
             Self::Key => "key",
         }
     }
-
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        [Self::Model, Self::Key]
-            .into_iter()
-            .find(|by| by.as_str() == text)
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::{process::text, stores};
 const SEPARATOR: &str = "\u{1f}";
 const DOCUMENT: &str = include_str!("../../../docs/SQL.md");
 /// The heading before the first question.
-const FIRST: &str = "## Ten questions";
+const FIRST: &str = "## Eleven questions";
 
 /// First lines of queries for one store alone.
 const SQLITE: &str = "-- sqlite\n";

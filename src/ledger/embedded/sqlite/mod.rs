@@ -29,6 +29,7 @@ mod reader;
 pub(crate) mod record;
 pub(crate) mod redo_log;
 mod redo_pages;
+pub(crate) mod sessions;
 mod unposted;
 
 pub(crate) use held_now::HeldNow;

@@ -1,6 +1,10 @@
 //! The redo log and its pages.
 
 use super::*;
+use crate::{
+    ledger::{HoldRequest, SessionsPage},
+    wire::agent::Agent,
+};
 
 /// Makes posting fail.
 const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON usage_days
@@ -75,4 +79,43 @@ async fn pages_are_reused_once_their_calls_are_posted() {
         assert_eq!(paying.balance().await, spent(round * 72));
     }
     paying.assert_sound().await;
+}
+
+/// Sums by session are those of all calls, posted or not.
+#[tokio::test]
+async fn sessions_include_calls_that_cannot_be_posted() {
+    let paying = with(DOLLAR).await;
+    let pay_by = async |session: &str| {
+        let agent = Agent {
+            session: Some(session.into()),
+            ..Agent::default()
+        };
+        let request = HoldRequest {
+            agent: Some(Arc::new(agent)),
+            ..paying.request(COST, COST, 0)
+        };
+        let mut held = paying.ledger.hold(request).await.unwrap();
+        held.charge(tokens(COST), Outcome::Answered).await.unwrap();
+    };
+    let sessions = async || {
+        let page = SessionsPage {
+            to_ms: i64::MAX,
+            limit: 10,
+            ..SessionsPage::default()
+        };
+        let sessions = paying.ledger.sessions(page).await.unwrap();
+        let sessions = sessions.into_iter().map(|used| (used.session, used.calls));
+        sessions.collect::<Vec<_>>()
+    };
+    pay_by("both").await;
+    paying.advance(1);
+    assert_eq!(sessions().await, [("both".into(), 1)]);
+    paying.sql(REFUSE);
+    pay_by("unposted").await;
+    pay_by("unposted").await;
+    paying.advance(1);
+    pay_by("both").await;
+    assert_eq!(paying.calls_in_redo_log(), 3);
+    let expected = [("both".into(), 2), ("unposted".into(), 2)];
+    assert_eq!(sessions().await, expected);
 }
