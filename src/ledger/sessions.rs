@@ -173,8 +173,8 @@ mod tests {
     fn the_share_of_cached_input_is_in_hundredths_of_a_percent() {
         let hits = |cached, prompt| {
             let used = SessionUse {
-                cached,
                 prompt,
+                cached,
                 ..SessionUse::default()
             };
             used.cache_hits()

@@ -117,10 +117,10 @@ pub(crate) async fn list(
     let mut sessions = gateway.ledger.sessions(page).await?;
     let has_more = sessions.len() > limit;
     sessions.truncate(limit);
-    let last = sessions.last().filter(|_| has_more);
+    let page_end = sessions.last().filter(|_| has_more);
     let list = SessionList {
         object: "list",
-        next: last.map(|last| last.cursor().to_text()),
+        next: page_end.map(|used| used.cursor().to_text()),
         data: sessions.into_iter().map(SessionObject::from).collect(),
         has_more,
     };

@@ -80,8 +80,8 @@ mod tests {
     fn the_share_has_one_decimal() {
         let shown = |cached, prompt| {
             cache_hits(&SessionUse {
-                cached,
                 prompt,
+                cached,
                 ..SessionUse::default()
             })
         };
