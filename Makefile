@@ -83,7 +83,8 @@ unit: servers
 
 # Tests in which no store takes part run once, in `unit`: of the formats of requests and providers, the configuration and
 # connections.
-NO_STORE = c02_ c06_ c09_anthropic c09_gemini c09_quirks configuration connection_ harness_ router_calibrate tools_
+NO_STORE = c02_ c06_ c09_anthropic c09_gemini c09_quirks configuration connection_ harness_ router_calibrate tools_ \
+	messages_ agents_codex
 
 shared: servers
 	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it -- $(addprefix --skip ,$(NO_STORE))

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::fields::{Arguments, finish_reason, read_usage};
+use super::fields::{Arguments, finish_reason, is_readable, read_usage};
 use crate::{
     base::keys::random_id,
     wire::{
@@ -93,7 +93,7 @@ fn read_choice(at: u32, choice: WireChoice) -> Result<Choice, UpstreamError> {
         content: message.content.filter(|text| !called || !text.is_empty()),
         tool_calls,
         finish,
-        logprobs: choice.logprobs,
+        logprobs: choice.logprobs.filter(|json| is_readable(json)),
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::fields::{self, Arguments};
+use super::fields::{self, Arguments, is_readable};
 use crate::{
     upstream::stream::{AfterEvent, Translator},
     wire::{error::UpstreamError, json_text::JsonText, part::Part},
@@ -113,7 +113,8 @@ impl ChunkTranslator {
         let mut refused = false;
         if let Some(delta) = choice.delta {
             refused = delta.refusal.is_some_and(|text| text.get() != "\"\"");
-            let logprobs = choice.logprobs.map(on_one_line);
+            let logprobs = choice.logprobs.filter(|json| is_readable(json));
+            let logprobs = logprobs.map(on_one_line);
             match delta.content {
                 Some(text) if !text.is_empty() || logprobs.is_some() => {
                     parts.push_back(Part::Content {

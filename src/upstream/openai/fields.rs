@@ -175,8 +175,23 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
+/// Whether every client can read this JSON. A number of any size is JSON, and many parsers refuse those that they cannot
+/// represent, with all that is around them.
+pub(crate) fn is_readable(json: &RawValue) -> bool {
+    serde_json::from_str::<Value>(json.get()).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
+    // A number beyond what a parser can represent.
+    #[test]
+    fn numbers_that_parsers_refuse_are_not_readable() {
+        for (json, readable) in [(r#"{"bytes":[72,-0.1]}"#, true), ("[11e9998]", false)] {
+            let json = serde_json::value::RawValue::from_string(json.into()).unwrap();
+            assert_eq!(super::is_readable(&json), readable, "{json}");
+        }
+    }
+
     use serde_json::json;
 
     use super::*;
