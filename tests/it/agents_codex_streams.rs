@@ -1,4 +1,4 @@
-//! §6 for coding agents: streams that end as they expect, WebSockets, and the simulator's calls.
+//! §6 for coding agents: streams that end as they expect, requests for a WebSocket, and the simulator's calls.
 
 use reqwest::Method;
 use serde_json::json;

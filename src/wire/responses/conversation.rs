@@ -106,13 +106,12 @@ impl Builder {
     fn add_output(&mut self, call_id: String, text: JsonText) {
         let next = self.messages.len();
         if let Some(state) = self.calls.get_mut(&call_id) {
-            match state.output.filter(|_| state.open == 0) {
-                Some(first) => return self.further_outputs.push((first, text)),
-                None => {
-                    state.open = state.open.saturating_sub(1);
-                    state.output = Some(next);
-                }
+            if let Some(first) = state.output.filter(|_| state.open == 0) {
+                self.further_outputs.push((first, text));
+                return;
             }
+            state.open = state.open.saturating_sub(1);
+            state.output = Some(next);
         }
         self.append_late_texts();
         self.messages.push(Message::tool(call_id, text));

@@ -119,7 +119,7 @@ impl InputReader {
 
     fn head(&mut self, c: char, at: usize, input: &mut String) {
         self.head.push(c);
-        if c.is_ascii() && HEAD[at] == c as u8 {
+        if u8::try_from(c) == Ok(HEAD[at]) {
             let is_whole = at + 1 == HEAD.len();
             self.state = if is_whole {
                 State::Text

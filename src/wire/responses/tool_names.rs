@@ -5,7 +5,7 @@
 //! digest. The table leads back from each name to exactly one tool, so that no call reaches another tool than the one
 //! that the model called.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Write as _};
 
 use sha2::{Digest as _, Sha256};
 
@@ -137,7 +137,7 @@ fn with_digest(joined: &str, tool: &CallerTool, attempt: u32) -> String {
     digest.update(attempt.to_le_bytes());
     name.push('_');
     for byte in digest.finalize().iter().take(DIGITS / 2) {
-        name.push_str(&format!("{byte:02x}"));
+        let _ = write!(name, "{byte:02x}"); // writing to a string cannot fail
     }
     name
 }

@@ -103,11 +103,11 @@ impl ToolSet {
         for tool in plain.filter(|tool| tool.is_plain()) {
             names.add(tool);
         }
-        let named = self.tools.into_iter().map(|(tool, mut function)| {
+        let functions = self.tools.into_iter().map(|(tool, mut function)| {
             names.add(&tool).clone_into(&mut function.function.name);
             function
         });
-        named.collect()
+        functions.collect()
     }
 
     fn add_all(

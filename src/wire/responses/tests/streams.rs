@@ -160,7 +160,6 @@ fn streams_that_are_complete() {
     use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
 
     let (f, g) = (Some(("call_a", "f")), Some(("call_b", "g")));
-    let (patch, add) = (Some(("call_c", "patch")), Some(("call_d", "tiny__add")));
     for (name, parts, reason) in [
         (
             "text",
@@ -218,6 +217,23 @@ fn streams_that_are_complete() {
             vec![text("Hm"), tool_call(0, f, "{\"a\"")],
             Length,
         ),
+        ("content_filter", vec![text("I can")], ContentFilter),
+        ("content_filter_without_text", vec![], ContentFilter),
+        ("empty", vec![text("")], Stop),
+    ] {
+        let frames = complete(parts, reason);
+        assert_consistent(&frames);
+        insta::assert_snapshot!(name, listed(&frames));
+    }
+}
+
+#[test]
+fn streams_with_calls_of_agents() {
+    use FinishReason::{Length, ToolCalls};
+
+    let (f, g) = (Some(("call_a", "f")), Some(("call_b", "g")));
+    let (patch, add) = (Some(("call_c", "patch")), Some(("call_d", "tiny__add")));
+    for (name, parts, reason) in [
         (
             "custom_call",
             vec![
@@ -255,9 +271,6 @@ fn streams_that_are_complete() {
             ],
             Length,
         ),
-        ("content_filter", vec![text("I can")], ContentFilter),
-        ("content_filter_without_text", vec![], ContentFilter),
-        ("empty", vec![text("")], Stop),
     ] {
         let frames = complete(parts, reason);
         assert_consistent(&frames);
