@@ -1,4 +1,6 @@
-//! Ready-to-paste example requests in several languages.
+//! Ready-to-paste example requests in several languages, and commands for coding agents.
+
+mod agents;
 
 use maud::{Markup, html};
 
@@ -7,19 +9,29 @@ pub(crate) const FIRST_MODEL: &str = "svc-native-fast";
 
 /// Examples with the given key or, if the key is not known any more, a placeholder.
 pub(crate) fn all(origin: &str, key: &str) -> Markup {
-    let texts = [
+    let requests = [
         ("curl", curl(origin, key)),
         ("Python", python(origin, key)),
         ("Node.js", node(origin, key)),
     ];
     html! {
-        @for (at, (name, text)) in texts.iter().enumerate() {
-            details.snippet open[at == 0] {
-                summary { (name) }
-                div.copyable {
-                    pre tabindex="0" aria-label={ "A request with " (name) } { code { (text) } }
-                    (copy_button("Copy", &format!("the request with {name}")))
-                }
+        @for (at, (name, text)) in requests.iter().enumerate() {
+            (snippet(name, &format!("request with {name}"), text, at == 0))
+        }
+        @for (name, text) in agents::all(origin, key) {
+            (snippet(name, &format!("commands for {name}"), &text, false))
+        }
+    }
+}
+
+/// One text that can be folded and copied. `what` is what a screen reader calls it.
+fn snippet(name: &str, what: &str, text: &str, is_open: bool) -> Markup {
+    html! {
+        details.snippet open[is_open] {
+            summary { (name) }
+            div.copyable {
+                pre tabindex="0" aria-label={ "The " (what) } { code { (text) } }
+                (copy_button("Copy", &format!("the {what}")))
             }
         }
     }

@@ -61,7 +61,7 @@ test('each request beside a new key can be copied, and has the key in it', async
   await withClipboard(page);
   const key = await makeKey(page, 'snippets');
   const snippets = await page.$$('.snippet');
-  assert.equal(snippets.length, 3);
+  assert.equal(snippets.length, 5);
   for (const snippet of snippets) {
     if (!(await snippet.evaluate(({ open }) => open))) await (await snippet.$('summary')).click();
     await (await snippet.$('[data-copy]')).click();
