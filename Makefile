@@ -13,7 +13,7 @@ help:
 	@echo "make shared     the integration tests on PostgreSQL and Redis"
 	@echo "make fleet      several gateways on one PostgreSQL and one Redis; processes are killed, paused and cut off"
 	@echo "make chain      the chain tools with a real node"
-	@echo "make clients    official and popular client libraries with tollgate dev"
+	@echo "make clients    official and popular client libraries, Claude Code and Codex with tollgate dev"
 	@echo "make browser    the portal in a real browser, which it installs; screenshots go to target/browser"
 	@echo "make screenshots  the same, and updates the screenshots in the documentation"
 	@echo "make counts     count the instructions of a request and compare them with the budget"

@@ -1,6 +1,12 @@
+import os
+
 import operator_api
 import pytest
+from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
+
+# Anthropic's clients append `/v1` themselves.
+os.environ["ANTHROPIC_BASE_URL"] = os.environ["OPENAI_BASE_URL"].removesuffix("/v1")
 
 
 @pytest.fixture
@@ -17,4 +23,16 @@ def client(account):
 @pytest.fixture
 async def async_client(account):
     async with AsyncOpenAI(api_key=account.key, max_retries=0, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def anthropic_client(account):
+    with Anthropic(api_key=account.key, max_retries=0, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+async def async_anthropic_client(account):
+    async with AsyncAnthropic(api_key=account.key, max_retries=0, timeout=30) as client:
         yield client

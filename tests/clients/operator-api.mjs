@@ -22,3 +22,4 @@ export async function createAccount(track = 'business', tier = 'flex') {
 }
 
 export const closeAccount = ({ id }) => call('PATCH', `/operator/accounts/${id}`, { closed: true });
+export const setLimit = ({ id }, model, ceilings) => call('PUT', '/operator/limits', { account: id, model, ...ceilings });
