@@ -94,7 +94,7 @@ async fn twenty_turns_cost_what_the_provider_reported() {
         messages.push(json!({ "role": "user", "content": [result] }));
     }
     gateway.idle().await;
-    let bills = bills.lock().unwrap();
+    let bills = bills.lock().unwrap().clone();
     let cost: u64 = bills
         .iter()
         .map(|(all, cached)| (all - cached) * INPUT + cached * CACHED + 7 * OUTPUT)
