@@ -12,6 +12,7 @@ use crate::support::{
     Step, TestGateway,
     bodies::hello_with,
     gateway::OPERATOR_TOKEN,
+    stores,
     turns::{CONVERT, Turn},
     upstream::{Received, chunk, completion, events, response, stream_head},
 };
@@ -221,11 +222,12 @@ fn call(number: u64) -> (&'static str, Value) {
 /// Exact to the nano-dollar for each call and their sum, in responses, the ledger and analytics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
-    const CALLS: u64 = 10_000;
+    // The prices are the same in both stores; a few calls show that the sums are too.
+    let all = if stores::are_shared() { 1_000 } else { 10_000 };
     let priced = Priced::start().await;
     let gateway = &priced.gateway;
     gateway.upstream.play_for_each(counting);
-    let calls = stream::iter(0..CALLS).map(|number| async move {
+    let calls = stream::iter(0..all).map(|number| async move {
         let (model, body) = call(number);
         let counts = Counts::of(number);
         // Every tenth call is a stream, whose usage chunk has the cost.
@@ -256,7 +258,7 @@ async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
     let spent = 1_000_000_000_000 - nanos(&account.assert_ok()["balance"]);
     assert_eq!(spent, charged);
 
-    let costs = (0..CALLS).filter(|number| number.is_multiple_of(2));
+    let costs = (0..all).filter(|number| number.is_multiple_of(2));
     let costs = costs.map(|number| {
         (
             self::charged("writes", Counts::of(number)),
@@ -278,7 +280,7 @@ async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
         .iter()
         .filter(|(charged, paid)| charged < paid)
         .count();
-    assert!(below > 100, "{below}");
+    assert!(below > 10, "{below}");
     assert_eq!(margin(writes), (provider_cost, earned));
     assert_eq!(writes["below_cost_requests"], below);
     assert_eq!(
