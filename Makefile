@@ -81,10 +81,10 @@ servers:
 unit: servers
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
 
-# Tests in which no store takes part run once, in `unit`: of the formats of requests and providers, the configuration and
-# connections.
-NO_STORE = c02_ c06_ c09_anthropic c09_gemini c09_quirks configuration connection_ harness_ router_calibrate tools_ \
-	messages_ agents_codex
+# Tests in which no store takes part run once, in `unit`: of the formats of requests and providers, failover and hybrids,
+# the configuration, connections, logs and memory of the process.
+NO_STORE = c02_ c06_ c09_ c10_ configuration connection_ harness_ router_calibrate tools_ messages_ agents_codex \
+	process_log process_memory process_tls
 
 shared: servers
 	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it -- $(addprefix --skip ,$(NO_STORE))
