@@ -25,6 +25,9 @@ impl Bar {
 /// The latency that the gateway may add to nginx's, in milliseconds.
 const ADDED: f64 = 0.3;
 
+/// Medians of delays differ by this much between two measurements of the same thing, in milliseconds.
+const RESOLUTION: f64 = 0.01;
+
 pub fn all(entries: &[Entry], plan: &Plan, flush_ms: Option<f64>) -> Vec<Bar> {
     let (power, process) = (Durability::Power.name(), Durability::Process.name());
     let nginx = figures(entries, "nginx");
@@ -37,6 +40,7 @@ pub fn all(entries: &[Entry], plan: &Plan, flush_ms: Option<f64>) -> Vec<Bar> {
         Some(gateway - nginx?.middle(metric)?)
     };
     let value = |metric| figures(entries, power)?.middle(metric);
+    let own_ratio = |one, other| Some(value(one)? / value(other)?);
     let bar = |promise: &str, limit, measured, unit| Bar {
         promise: promise.into(),
         limit,
@@ -77,6 +81,26 @@ pub fn all(entries: &[Entry], plan: &Plan, flush_ms: Option<f64>) -> Vec<Bar> {
             measured: many_streams(figures(entries, power), plan),
             unit: " MB",
         },
+        bar(
+            "CPU for a whole answer by the Messages API, beside chat's",
+            1.15,
+            own_ratio(Metric::MessagesCpu, Metric::PlainCpu),
+            "×",
+        ),
+        bar(
+            "CPU for a stream of 64 events by the Messages API, beside chat's",
+            1.15,
+            own_ratio(Metric::MessagesStreamCpu, Metric::StreamCpu),
+            "×",
+        ),
+        bar(
+            "delay of an event by the Messages API over chat's, p50",
+            RESOLUTION,
+            value(Metric::MessagesEventMiddle)
+                .zip(value(Metric::EventMiddle))
+                .map(|(messages, chat)| messages - chat),
+            " ms",
+        ),
         bar("memory idle", 25.0, value(Metric::MemoryIdle), " MB"),
         bar(
             "ready with an existing store",

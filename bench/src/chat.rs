@@ -1,4 +1,4 @@
-//! The benchmark's request: a conversation of three messages, about a kilobyte.
+//! The benchmark's request: a conversation of three messages, about a kilobyte, in the form of either API.
 
 use serde_json::json;
 
@@ -19,6 +19,14 @@ pub enum Speed {
 
 /// Long enough to be slow, short enough that a gateway relays some events while it is measured.
 pub const HELD_PAUSE_MS: u64 = 5_000;
+
+/// The API that a request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Api {
+    #[default]
+    Chat,
+    Messages,
+}
 
 const MARK: &[u8] = b"[[upstream ";
 
@@ -63,19 +71,25 @@ impl Speed {
 }
 
 /// A request body for this model.
-pub fn body(model: &str, speed: Speed) -> String {
-    json!({
+pub fn body(api: Api, model: &str, speed: Speed) -> String {
+    let mut messages = vec![
+        json!({ "role": "user", "content": EARLIER }),
+        json!({ "role": "user", "content": format!("{LAST} {}", speed.in_words()) }),
+    ];
+    if api == Api::Chat {
+        messages.insert(0, json!({ "role": "system", "content": SYSTEM }));
+    }
+    let mut body = json!({
         "model": model,
-        "messages": [
-            { "role": "system", "content": SYSTEM },
-            { "role": "user", "content": EARLIER },
-            { "role": "user", "content": format!("{LAST} {}", speed.in_words()) },
-        ],
+        "messages": messages,
         "temperature": 0.3,
         "max_tokens": 256,
         "stream": !matches!(speed, Speed::Whole | Speed::After(_)),
-    })
-    .to_string()
+    });
+    if api == Api::Messages {
+        body["system"] = json!(SYSTEM);
+    }
+    body.to_string()
 }
 
 #[cfg(test)]
@@ -91,7 +105,10 @@ mod tests {
             Speed::Paced(20),
             Speed::Held,
         ] {
-            assert_eq!(Speed::named_in(body("m", speed).as_bytes()), Some(speed));
+            for api in [Api::Chat, Api::Messages] {
+                let body = body(api, "m", speed);
+                assert_eq!(Speed::named_in(body.as_bytes()), Some(speed));
+            }
         }
         assert_eq!(Speed::named_in(b"{}"), None);
     }

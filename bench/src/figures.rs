@@ -19,6 +19,9 @@ pub enum Metric {
     FirstEvent,
     EventMiddle,
     EventWorst,
+    MessagesCpu,
+    MessagesStreamCpu,
+    MessagesEventMiddle,
     Start,
     Size,
     MemoryIdle,
@@ -34,11 +37,13 @@ pub enum Baseline {
     Nginx,
     /// The upstream's figure without a gateway, as a difference.
     Direct,
+    /// Another figure of the same contestant, as a ratio.
+    Own(Metric),
     Nothing,
 }
 
 impl Metric {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::PlainCpu,
         Self::PlainStoresCpu,
         Self::PlainRate,
@@ -53,6 +58,9 @@ impl Metric {
         Self::FirstEvent,
         Self::EventMiddle,
         Self::EventWorst,
+        Self::MessagesCpu,
+        Self::MessagesStreamCpu,
+        Self::MessagesEventMiddle,
         Self::Start,
         Self::Size,
         Self::MemoryIdle,
@@ -78,6 +86,9 @@ impl Metric {
             Self::FirstEvent => "paced_first_event_p50_ms",
             Self::EventMiddle => "paced_event_delay_p50_ms",
             Self::EventWorst => "paced_event_delay_p99_ms",
+            Self::MessagesCpu => "messages_plain_cpu_ms_per_1000",
+            Self::MessagesStreamCpu => "messages_stream_cpu_ms_per_1000",
+            Self::MessagesEventMiddle => "messages_paced_event_delay_p50_ms",
             Self::Start => "start_ms",
             Self::Size => "size_mb",
             Self::MemoryIdle => "memory_idle_mb",
@@ -90,18 +101,18 @@ impl Metric {
     /// Its title in the table.
     pub fn title(self) -> &'static str {
         match self {
-            Self::PlainCpu => "CPU for 1,000 requests, ms",
+            Self::PlainCpu | Self::MessagesCpu => "CPU for 1,000 requests, ms",
             Self::PlainStoresCpu | Self::StreamStoresCpu => "… and of its stores, ms",
             Self::PlainRate => "requests a second",
             Self::PlainLoadCpu => "(CPU of those who ask, ms)",
             Self::PlainUpstreamCpu => "(CPU of the upstream, ms)",
             Self::SteadyMiddle => "latency at a low rate, p50, ms",
             Self::SteadyWorst => "latency at a low rate, p99, ms",
-            Self::StreamCpu => "CPU for 1,000 streams, ms",
+            Self::StreamCpu | Self::MessagesStreamCpu => "CPU for 1,000 streams, ms",
             Self::StreamRate => "events a second",
             Self::PacedCpu => "CPU for 1,000 paced streams, ms",
             Self::FirstEvent => "time to the first event, p50, ms",
-            Self::EventMiddle => "delay of an event, p50, ms",
+            Self::EventMiddle | Self::MessagesEventMiddle => "delay of an event, p50, ms",
             Self::EventWorst => "delay of an event, p99, ms",
             Self::Start => "ready after, ms",
             Self::Size => "size on disk, MB",
@@ -129,6 +140,9 @@ impl Metric {
             | Self::FirstEvent
             | Self::EventMiddle
             | Self::EventWorst => "Streams of 64 events",
+            Self::MessagesCpu | Self::MessagesStreamCpu | Self::MessagesEventMiddle => {
+                "The same by Anthropic's Messages API, relative to the chat calls above"
+            }
             _ => "Size",
         }
     }
@@ -140,6 +154,9 @@ impl Metric {
             | Self::FirstEvent
             | Self::EventMiddle
             | Self::EventWorst => Baseline::Direct,
+            Self::MessagesCpu => Baseline::Own(Self::PlainCpu),
+            Self::MessagesStreamCpu => Baseline::Own(Self::StreamCpu),
+            Self::MessagesEventMiddle => Baseline::Own(Self::EventMiddle),
             Self::PlainStoresCpu
             | Self::StreamStoresCpu
             | Self::PlainLoadCpu

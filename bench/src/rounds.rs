@@ -11,7 +11,7 @@ use crate::{
     contestants::Contestant,
     cpu,
     figures::{Figures, Metric},
-    load::{self, LoadResult, percentile},
+    load::{self, LoadResult, Target, percentile},
     run::Plan,
     upstream::Upstream,
 };
@@ -30,17 +30,41 @@ pub enum Work {
     Steady,
     Stream,
     Paced,
+    /// Like `Plain`, by the Messages API.
+    Messages,
+    /// Like `Stream`, by the Messages API.
+    MessagesStream,
+    /// Like `Paced`, by the Messages API.
+    MessagesPaced,
 }
 
 impl Work {
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Steady, Self::Stream, Self::Paced];
+    pub const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Steady,
+        Self::Stream,
+        Self::Paced,
+        Self::Messages,
+        Self::MessagesStream,
+        Self::MessagesPaced,
+    ];
+
+    /// Where to send it; `None` if the contestant does not serve this API.
+    fn target(self, contestant: &dyn Contestant) -> Option<Target> {
+        match self {
+            Self::Plain | Self::Steady | Self::Stream | Self::Paced => {
+                Some(contestant.target().clone())
+            }
+            Self::Messages | Self::MessagesStream | Self::MessagesPaced => contestant.messages(),
+        }
+    }
 
     fn connections(self, plan: &Plan) -> usize {
         match self {
-            Self::Plain => plan.plain_connections,
+            Self::Plain | Self::Messages => plan.plain_connections,
             Self::Steady => plan.steady_connections,
-            Self::Stream => plan.stream_connections,
-            Self::Paced => plan.paced_connections,
+            Self::Stream | Self::MessagesStream => plan.stream_connections,
+            Self::Paced | Self::MessagesPaced => plan.paced_connections,
         }
     }
 }
@@ -58,41 +82,48 @@ impl Rounds<'_> {
         for turn in 0..all {
             let entry = &mut entries[(turn + round) % all];
             let name = entry.contestant.name();
-            self.measure(work, entry)
-                .map_err(|failure| format!("{name}: {failure}"))?;
+            if let Some(target) = work.target(entry.contestant.as_ref()) {
+                self.measure(work, entry, &target)
+                    .map_err(|failure| format!("{name}: {failure}"))?;
+            }
         }
         Ok(())
     }
 
     /// Runs the work without measuring: connections are opened, caches filled.
     pub fn warm_up(&self, work: Work, entry: &mut Entry, time: Duration) -> Done {
-        let result = self.ask(work, entry.contestant.as_ref(), time)?;
-        entry.answers += result.answers;
+        if let Some(target) = work.target(entry.contestant.as_ref()) {
+            entry.answers += self.ask(work, &target, time)?.answers;
+        }
         Ok(())
     }
 
-    fn measure(&self, work: Work, entry: &mut Entry) -> Done {
+    fn measure(&self, work: Work, entry: &mut Entry, target: &Target) -> Done {
         // Connections to the upstream that were idle for a round may have been closed.
         self.warm_up(work, entry, self.plan.warm_up)?;
         let before = self.used(entry.contestant.as_ref());
-        let mut result = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
+        let mut result = self.ask(work, target, self.plan.time)?;
         let used = self.used(entry.contestant.as_ref()).since(&before);
         entry.answers += result.answers;
         record(work, &mut entry.figures, &mut result, &used);
         Ok(())
     }
 
-    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<LoadResult> {
-        let (plan, target) = (self.plan, contestant.target());
+    fn ask(&self, work: Work, target: &Target, time: Duration) -> Done<LoadResult> {
+        let plan = self.plan;
         self.runtime.block_on(async {
             let connections = target.connect(work.connections(plan)).await?;
             match work {
-                Work::Plain => load::plain::full(target, connections, time).await,
+                Work::Plain | Work::Messages => load::plain::full(target, connections, time).await,
                 Work::Steady => {
                     load::plain::steady(target, connections, plan.steady_rate, time).await
                 }
-                Work::Stream => load::stream::full(target, connections, time).await,
-                Work::Paced => load::stream::paced(target, connections, plan.pause_ms, time).await,
+                Work::Stream | Work::MessagesStream => {
+                    load::stream::full(target, connections, time).await
+                }
+                Work::Paced | Work::MessagesPaced => {
+                    load::stream::paced(target, connections, plan.pause_ms, time).await
+                }
             }
         })
     }
@@ -152,6 +183,20 @@ fn record(work: Work, figures: &mut Figures, result: &mut LoadResult, used: &Usa
                 add(Metric::PlainStoresCpu, each(used.stores));
             }
         }
+        Work::Messages => {
+            if let Some(itself) = used.itself {
+                add(Metric::MessagesCpu, each(itself));
+            }
+        }
+        Work::MessagesStream => {
+            if let Some(itself) = used.itself {
+                add(Metric::MessagesStreamCpu, each(itself));
+            }
+        }
+        Work::MessagesPaced => add(
+            Metric::MessagesEventMiddle,
+            percentile(&mut result.delays, 0.5),
+        ),
         Work::Steady => {
             add(Metric::SteadyMiddle, percentile(&mut result.waits, 0.5));
             add(Metric::SteadyWorst, percentile(&mut result.waits, 0.99));

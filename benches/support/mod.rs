@@ -69,6 +69,7 @@ pub fn hold_request<'a>(
         worst: NanoUsd::new(37_000_000),
         decision: None,
         agent: None,
+        idempotency: None,
         overdraft: NanoUsd::default(),
     }
 }

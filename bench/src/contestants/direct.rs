@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Contestant;
-use crate::{Done, load::Target, upstream::Upstream};
+use crate::{Done, chat::Api, load::Target, upstream::Upstream};
 
 pub struct Direct {
     target: Target,
@@ -13,6 +13,7 @@ impl Direct {
     pub fn new(upstream: &Upstream) -> Self {
         let target = Target {
             port: upstream.port,
+            api: Api::Chat,
             path: "/v1/chat/completions".into(),
             model: "model".into(),
             callers: vec!["authorization: Bearer sk-bench\r\n".into()],

@@ -12,6 +12,7 @@ use std::{
 use super::{Contestant, size_on_disk};
 use crate::{
     Done,
+    chat::Api,
     load::Target,
     process::{Process, free_port},
     upstream::Upstream,
@@ -41,6 +42,7 @@ impl LiteLlm {
         let master_key = random_key()?;
         let target = Target {
             port: free_port()?,
+            api: Api::Chat,
             path: "/v1/chat/completions".into(),
             model: "model".into(),
             callers: vec![format!("authorization: Bearer {master_key}\r\n")],

@@ -21,6 +21,11 @@ pub trait Contestant {
 
     fn target(&self) -> &Target;
 
+    /// Where it serves Anthropic's Messages API, if it does.
+    fn messages(&self) -> Option<Target> {
+        None
+    }
+
     /// The process that is measured, together with its descendants; `None` for the upstream alone.
     fn pid(&self) -> Option<u32>;
 

@@ -10,6 +10,7 @@ use std::{
 use super::{Contestant, size_on_disk};
 use crate::{
     Done,
+    chat::Api,
     load::Target,
     process::{Process, free_port},
     upstream::Upstream,
@@ -46,6 +47,7 @@ impl Nginx {
         )?;
         let target = Target {
             port,
+            api: Api::Chat,
             path: "/v1/chat/completions".into(),
             model: "model".into(),
             callers: vec!["authorization: Bearer sk-bench\r\n".into()],

@@ -10,6 +10,7 @@ use std::{
 use super::{Contestant, size_on_disk};
 use crate::{
     Done,
+    chat::Api,
     load::Target,
     process::{Process, free_port},
     upstream::Upstream,
@@ -37,6 +38,7 @@ impl Portkey {
         );
         let target = Target {
             port: free_port()?,
+            api: Api::Chat,
             path: "/v1/chat/completions".into(),
             model: "model".into(),
             callers: vec![caller],

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Contestant, size_on_disk, stores::Stores};
 use crate::{
     Done,
+    chat::Api,
     load::Target,
     plain_http,
     process::{Process, free_port},
@@ -152,6 +153,7 @@ impl Tollgate {
         fs::write(folder.join("tollgate.toml"), configuration)?;
         let target = Target {
             port: public,
+            api: Api::Chat,
             path: "/v1/chat/completions".into(),
             // A model that gets the caller's messages unchanged, without built-in tools or an identity prompt.
             model: "svc-native-fast".into(),
@@ -214,6 +216,14 @@ impl Contestant for Tollgate {
 
     fn target(&self) -> &Target {
         &self.target
+    }
+
+    fn messages(&self) -> Option<Target> {
+        Some(Target {
+            api: Api::Messages,
+            path: "/v1/messages".into(),
+            ..self.target.clone()
+        })
     }
 
     fn pid(&self) -> Option<u32> {

@@ -2,16 +2,14 @@
 
 use memchr::memchr;
 
-use crate::{Done, clock, upstream::STAMP};
-
-/// The end of a complete stream.
-const LAST: &[u8] = b"data: [DONE]";
+use crate::{Done, chat::Api, clock, upstream::STAMP};
 
 /// Enough for the last event and the empty lines after it.
-const TAIL: usize = 24;
+const TAIL: usize = 32;
 
 #[derive(Default)]
 pub struct Events {
+    api: Api,
     pub count: u64,
     /// Arrival time of the first event.
     pub first_at: Option<u64>,
@@ -23,6 +21,21 @@ pub struct Events {
 }
 
 impl Events {
+    pub fn of(api: Api) -> Self {
+        Self {
+            api,
+            ..Self::default()
+        }
+    }
+
+    /// The end of a complete stream.
+    fn last(&self) -> &'static [u8] {
+        match self.api {
+            Api::Chat => b"data: [DONE]",
+            Api::Messages => br#"{"type":"message_stop"}"#,
+        }
+    }
+
     pub fn take(&mut self, bytes: &[u8]) {
         let now = clock::now();
         let mut rest = bytes;
@@ -45,7 +58,7 @@ impl Events {
         if self.count < least {
             return Err(format!("a stream with {} events", self.count).into());
         }
-        if !self.tail.trim_ascii_end().ends_with(LAST) {
+        if !self.tail.trim_ascii_end().ends_with(self.last()) {
             return Err("a stream that does not say that it is whole".into());
         }
         Ok(())
@@ -84,6 +97,15 @@ mod tests {
             assert_eq!(events.delays.len(), 2);
             assert!(events.delays.iter().all(|delay| *delay > 0));
         }
+    }
+
+    #[test]
+    fn a_stream_ends_as_its_api_says() {
+        let mut events = Events::of(Api::Messages);
+        events.take(b"data: ~1~\n\n");
+        assert!(events.check(1).is_err());
+        events.take(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+        events.check(1).unwrap();
     }
 
     #[test]

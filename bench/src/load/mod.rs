@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Done,
-    chat::{self, Speed},
+    chat::{self, Api, Speed},
 };
 pub use connection::Connection;
 
@@ -21,6 +21,7 @@ pub use connection::Connection;
 #[derive(Clone, Debug)]
 pub struct Target {
     pub port: u16,
+    pub api: Api,
     pub path: String,
     pub model: String,
     /// Header lines of each caller, used in turn.
@@ -30,7 +31,7 @@ pub struct Target {
 impl Target {
     /// The bytes of a request, for each caller.
     pub fn requests(&self, speed: Speed) -> Vec<Vec<u8>> {
-        let body = chat::body(&self.model, speed);
+        let body = chat::body(self.api, &self.model, speed);
         let (path, port, length) = (&self.path, self.port, body.len());
         let request = |caller: &String| {
             format!(

@@ -36,7 +36,7 @@ async fn ask(
     speed: Speed,
 ) -> Done<LoadResult> {
     let requests = Arc::new(target.requests(speed));
-    let started = Instant::now();
+    let (started, api) = (Instant::now(), target.api);
     let all = u32::try_from(connections.len()).unwrap_or(u32::MAX);
     let mut tasks = JoinSet::new();
     for (number, mut connection) in (0_u32..).zip(connections) {
@@ -48,7 +48,7 @@ async fn ask(
             }
             let (mut result, mut next) = (LoadResult::default(), number as usize);
             while started.elapsed() < time {
-                let mut events = Events::default();
+                let mut events = Events::of(api);
                 let begun = clock::now();
                 let request = &requests[next % requests.len()];
                 connection.ask(request, |bytes| events.take(bytes)).await?;

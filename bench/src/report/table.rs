@@ -105,6 +105,10 @@ fn cell(report: &Report, entry: &Entry, metric: Metric, summary: Summary) -> Str
             Some(direct) => format!("**{:+.3}** {absolute}", summary.middle - direct),
             None => absolute,
         },
+        Baseline::Own(metric) => match entry.figures.middle(metric) {
+            Some(own) if own > 0.0 => format!("**{}×** {absolute}", number(summary.middle / own)),
+            _ => absolute,
+        },
         _ => absolute,
     }
 }
