@@ -1,7 +1,7 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	router-eval release bench bench-overload bench-peers counts tokenizers fuzz
+.PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
+	retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
@@ -12,8 +12,9 @@ help:
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
 	@echo "make shared     the integration tests on PostgreSQL and Redis"
 	@echo "make fleet      several gateways on one PostgreSQL and one Redis; processes are killed, paused and cut off"
+	@echo "make retries    clients that retry while gateways are killed and connections cut, many times"
 	@echo "make chain      the chain tools with a real node"
-	@echo "make clients    official and popular client libraries, Claude Code and Codex with tollgate dev"
+	@echo "make clients    official and popular client libraries and coding agents with tollgate dev"
 	@echo "make browser    the portal in a real browser, which it installs; screenshots go to target/browser"
 	@echo "make screenshots  the same, and updates the screenshots in the documentation"
 	@echo "make counts     count the instructions of a request and compare them with the budget"
@@ -33,27 +34,45 @@ run-local:
 	cargo build --profile quick
 	@scripts/run-local
 
-# Downloads run while the compiler is busy. Everything is compiled once, so nothing is prepared for compiling it again.
+# Downloads run while the compiler is busy. Everything is compiled once, so nothing is prepared for compiling it again, and
+# by Clippy's driver, which is the compiler with lints: reading the code a second time for them would take three minutes.
 test: export CARGO_INCREMENTAL = 0
 test: export CARGO_PROFILE_DEV_CODEGEN_UNITS = 16
+test: export CARGO_PROFILE_DEV_DEBUG = 0
+test: export RUSTC_WORKSPACE_WRAPPER = $(CLIPPY_DRIVER)
+test: export RUSTFLAGS = -D warnings
+test: export TOLLGATE_KEY_ROUNDS = 1000
 test:
+	@test -x "$(CLIPPY_DRIVER)" || { echo "Clippy is missing: rustup component add clippy"; exit 1; }
 	@mkdir -p target; \
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
-	$(MAKE) --no-print-directory lint || { kill $$installing; exit 1; }; \
+	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
 	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams
+
+CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
+
+built:
+	cargo test --no-run --lib --bins --benches $(addprefix --test ,$(TESTS))
+
+TESTS = it scorer_allocations chain fleet counts tokenizers
 
 # Installs everything that tests need and the system lacks.
 installs: servers
 	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
-lint: checks
+lint: checks formatted
+	cargo clippy --lib --bins --benches $(addprefix --test ,$(TESTS)) -- -D warnings
+	@$(MAKE) --no-print-directory lint-others
+
+formatted:
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo fmt --check --manifest-path bench/Cargo.toml
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chain --test fleet --test counts --test tokenizers -- -D warnings
+
+# The programs beside the gateway, its documentation, licences and advisories.
+lint-others:
 	cargo clippy --manifest-path training/Cargo.toml --target-dir target -- -D warnings
 	cargo clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
@@ -79,19 +98,27 @@ servers:
 
 # INSTA_UPDATE=no: a differing snapshot is a failure, never a new file.
 unit: servers
-	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
+	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test
 
-# Tests in which no store takes part run once, in `unit`: of the formats of requests and providers, failover and hybrids,
+# Tests in which the kind of store changes nothing run once, in `unit`: of the formats of requests and providers, tool loops,
+# failover and hybrids, responses that are cut or implausible,
 # the configuration, connections, logs and memory of the process.
-NO_STORE = c02_ c06_ c09_ c10_ configuration connection_ harness_ router_calibrate tools_ messages_ agents_codex \
+NO_STORE = c02_ c03_aliases c04_tool_loop:: c04_tool_loop_bounds c04_tool_loop_streams c06_ c09_ c10_ configuration \
+	connection_ faults_cut faults_provider faults_usage harness_ router_calibrate tools_ messages_ agents_codex \
 	process_log process_memory process_tls
 
 shared: servers
-	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it -- $(addprefix --skip ,$(NO_STORE))
+	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --test it -- $(addprefix --skip ,$(NO_STORE))
 
 # Two tests at a time: each has up to ten gateways. Their measurements are printed.
 fleet: servers
 	RUST_TEST_THREADS=2 cargo test --test fleet -- --show-output
+
+# Many rounds of what the other tests do a few times: gateways are killed, connections are cut, clients retry.
+retries: servers program
+	TOLLGATE_RETRY_ROUNDS=200 cargo test --test it -- --show-output retries_kill
+	TOLLGATE_RETRY_ROUNDS=100 cargo test --test fleet -- --show-output retries::
+	TOLLGATE_RETRY_ROUNDS=100 tests/clients/run retries
 
 counts:
 	tests/counts/run

@@ -23,3 +23,10 @@ export async function createAccount(track = 'business', tier = 'flex') {
 
 export const closeAccount = ({ id }) => call('PATCH', `/operator/accounts/${id}`, { closed: true });
 export const setLimit = ({ id }, model, ceilings) => call('PUT', '/operator/limits', { account: id, model, ...ceilings });
+
+// How many requests of the account were charged, once none is running.
+export async function charges({ id }) {
+  const path = `/operator/accounts/${id}`;
+  while ((await call('GET', path)).held !== '0.000000') await new Promise((done) => setTimeout(done, 50));
+  return (await call('GET', `${path}/usage`)).data.length;
+}

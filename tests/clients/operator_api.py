@@ -57,3 +57,8 @@ def nanos(dollars: str) -> int:
 def sessions(account: Account) -> list[dict]:
     """The account's sessions of coding agents, the one that was used last first."""
     return call("GET", f"/operator/sessions?account={account.id}")["data"]
+
+
+def usage(account: Account) -> list[dict]:
+    """The account's calls, the newest first."""
+    return call("GET", f"/operator/accounts/{account.id}/usage")["data"]

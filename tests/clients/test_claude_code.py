@@ -4,12 +4,10 @@ import json
 
 import operator_api
 import pytest
-from agent_program import ORIGIN, Agent, block
+from agent_program import ORIGIN, Agent, block, price
 
 # By default it asks for a `claude-…`, which is an alias of `svc-max-coding`.
 UNCONFIGURED = f'export ANTHROPIC_BASE_URL="{ORIGIN}" ANTHROPIC_AUTH_TOKEN="YOUR_API_KEY"\nclaude'
-# Nano-dollars per token: input, cached input, output.
-PRICES = {"svc-light-coding": (200, 20, 760), "svc-max-coding": (2_000, 200, 10_000)}
 
 
 def start(agent: Agent, prompt: str, *arguments: str, **variables: str) -> dict:
@@ -22,8 +20,8 @@ def start(agent: Agent, prompt: str, *arguments: str, **variables: str) -> dict:
 def check_charge(account, reported: dict, model: str) -> None:
     """What was charged is the price of the tokens that the program was told, and it is in its session."""
     usage = reported["usage"]
-    counts = (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"])
-    cost = sum(price * count for price, count in zip(PRICES[model], counts))
+    cached = usage["cache_read_input_tokens"]
+    cost = price(usage["input_tokens"] + cached, cached, usage["output_tokens"], model)
     assert cost > 0 and usage["cache_creation_input_tokens"] == 0
     assert operator_api.spent_nanos(account) == cost
     [session] = operator_api.sessions(account)

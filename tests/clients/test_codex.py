@@ -4,13 +4,11 @@ import json
 
 import operator_api
 import pytest
-from agent_program import Agent, block
+from agent_program import Agent, block, price
 
 DOCUMENTED = block("Codex")
 # It asks for a `gpt-…`, which is an alias of `svc-max-coding`.
 UNCONFIGURED = DOCUMENTED.replace('-c model="svc-light-coding" ', "")
-# Nano-dollars per token: input, cached input, output.
-PRICES = {"svc-light-coding": (200, 20, 760), "svc-max-coding": (2_000, 200, 10_000)}
 # Its own sandbox needs a kernel that allows it, which a container may not have.
 EXEC = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 
@@ -42,9 +40,7 @@ def check_charge(account, events: list[dict], model: str) -> None:
     [turn] = of_type(events, "turn.completed")
     [thread] = of_type(events, "thread.started")
     usage = turn["usage"]
-    cached = usage["cached_input_tokens"]
-    counts = (usage["input_tokens"] - cached, cached, usage["output_tokens"])
-    cost = sum(price * count for price, count in zip(PRICES[model], counts))
+    cost = price(usage["input_tokens"], usage["cached_input_tokens"], usage["output_tokens"], model)
     assert cost > 0 and operator_api.spent_nanos(account) == cost
     [session] = operator_api.sessions(account)
     assert session["client"].startswith("codex") and session["session"] == thread["thread_id"]
