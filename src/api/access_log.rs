@@ -19,11 +19,13 @@ use axum::{
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use super::{Source, dialect::Dialect, layers, refusal_limits::count_refusal};
+use super::{
+    Source, departure::Departure, dialect::Dialect, layers, refusal_limits::count_refusal,
+};
 use crate::{
     base::{keys::rising_id, timestamp},
     gateway::{Gateway, traffic::End},
-    ledger::Caller,
+    ledger::{CallId, Caller, ReplayKind},
     metered::Ending,
     net::http1::REQUEST_ID,
     wire::{
@@ -53,6 +55,9 @@ struct Fields {
     agent: Option<Arc<Agent>>,
     usage: Option<Usage>,
     problem: Option<String>,
+    /// The call whose response it got, and whether that was over.
+    replay: Option<(ReplayKind, CallId)>,
+    departure: Option<Box<Departure>>,
 }
 
 /// When the credit of the caller's account begins to expire (§8.5).
@@ -124,6 +129,16 @@ impl RequestLog {
 
     pub(crate) fn usage(&self, usage: Usage) {
         self.fields().usage = Some(usage);
+    }
+
+    /// Sets the call whose response the request gets.
+    pub(crate) fn replay(&self, kind: ReplayKind, call: CallId) {
+        self.fields().replay = Some((kind, call));
+    }
+
+    /// Sets what happens if the client leaves before the end of its response.
+    pub(super) fn on_leave(&self, departure: Departure) {
+        self.fields().departure = Some(Box::new(departure));
     }
 
     /// Sets how a stream ended.
@@ -299,6 +314,10 @@ impl Drop for Line {
         self.gateway
             .metrics
             .served(route, self.status.unwrap_or(499), took);
+        let departure = self.log.fields().departure.take();
+        if let Some(departure) = departure.filter(|_| !self.complete) {
+            departure.happened();
+        }
         let fields = self.log.fields();
         if self.is_api_request() {
             let end = end(self.status, fields.problem.is_some());
@@ -316,6 +335,8 @@ impl Drop for Line {
             model = fields.model,
             tokens.r#in = fields.usage.map(|usage| usage.prompt),
             tokens.out = fields.usage.map(|usage| usage.completion),
+            replay = fields.replay.map(|(kind, _)| kind.as_str()),
+            replay.call = fields.replay.map(|(_, call)| tracing::field::display(call)),
             problem = fields.problem.as_deref().or(left),
             "request",
         );

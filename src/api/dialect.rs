@@ -7,7 +7,7 @@ use axum::{
 };
 
 use super::access_log::Route;
-use crate::wire::error::GatewayError;
+use crate::{net::http1::Refused, wire::error::GatewayError};
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// The name under which clients of the Messages API read the request ID.
@@ -24,9 +24,11 @@ impl Dialect {
     /// The API of a request: the Messages API has paths of its own, and its clients send `anthropic-version` to the
     /// paths that both have. The other billed endpoints are OpenAI's, whatever the headers are.
     pub(super) fn of(request: &Request, route: Option<&Route>) -> Self {
-        let is_messages = match route {
-            Some(Route::Known(path)) => path.starts_with(MESSAGES),
-            _ => is_messages_path(request.uri().path()) || sends_version(request),
+        let is_messages = if let Some(Route::Known(path)) = route {
+            path.starts_with(MESSAGES)
+        } else {
+            let path = Refused::path_of(request);
+            is_messages_path(path) || sends_version(path, request.headers())
         };
         if is_messages {
             Self::Messages
@@ -73,7 +75,6 @@ fn is_messages_path(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn sends_version(request: &Request) -> bool {
-    let path = request.uri().path();
-    (path == "/v1" || path.starts_with("/v1/")) && request.headers().contains_key(VERSION)
+fn sends_version(path: &str, headers: &HeaderMap) -> bool {
+    (path == "/v1" || path.starts_with("/v1/")) && headers.contains_key(VERSION)
 }

@@ -8,6 +8,7 @@
 
 mod access_log;
 mod body;
+mod departure;
 mod dialect;
 mod extract;
 mod layers;
@@ -38,8 +39,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-fn json_response(body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
+fn json_response(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response

@@ -24,7 +24,7 @@ use crate::{
     config::{
         Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
         MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
-        RefusalLimits, Routing, Server, Store, StoreLocation, Tools,
+        RefusalLimits, Retries, Routing, Server, Store, StoreLocation, Tools,
     },
     ledger::MAX_KEYS,
     server::{self, Running, StartError},
@@ -103,6 +103,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         },
         limiter_store: LimiterStore::Memory,
         overload: Overload::default(),
+        retries: Retries::default(),
         max_abandoned: MAX_ABANDONED,
         refusals: RefusalLimits::default(),
         max_keys: MAX_KEYS,

@@ -25,8 +25,7 @@ pub struct BodyMemoryLimits {
 impl BodyMemoryLimits {
     /// The defaults on this machine.
     pub(crate) fn of_this_machine(max_body_bytes: usize) -> Self {
-        let memory = machine_memory(|path| std::fs::read_to_string(path).ok());
-        let limit = default_limit(memory.unwrap_or(UNKNOWN_MEMORY));
+        let limit = machine_memory_here(4).clamp(LEAST_DEFAULT, MOST_DEFAULT);
         Self::new(
             limit.max(largest(max_body_bytes)),
             DEFAULT_SHARE,
@@ -65,9 +64,10 @@ fn largest(max_body_bytes: usize) -> usize {
     max_body_bytes.saturating_mul(COPIES)
 }
 
-fn default_limit(memory: u64) -> usize {
-    let quarter = usize::try_from(memory / 4).unwrap_or(usize::MAX);
-    quarter.clamp(LEAST_DEFAULT, MOST_DEFAULT)
+/// This part of the memory that this process may use.
+pub(super) fn machine_memory_here(part: u64) -> usize {
+    let memory = machine_memory(|path| std::fs::read_to_string(path).ok());
+    usize::try_from(memory.unwrap_or(UNKNOWN_MEMORY) / part).unwrap_or(usize::MAX)
 }
 
 /// The memory that this process may use: the machine's, or the lowest limit of its control groups. `None` if it is
@@ -112,14 +112,7 @@ mod tests {
     const GIGABYTE: u64 = 1 << 30;
 
     #[test]
-    fn the_default_is_a_quarter_within_bounds() {
-        for (memory, limit) in [
-            (GIGABYTE / 4, 128 << 20),
-            (2 * GIGABYTE, 512 << 20),
-            (256 * GIGABYTE, 4 << 30),
-        ] {
-            assert_eq!(default_limit(memory), limit, "{memory}");
-        }
+    fn the_share_is_a_part_of_the_limit_and_fits_the_largest_body() {
         let limits = BodyMemoryLimits::new(1_000, 25, 10);
         assert_eq!((limits.limit, limits.share), (1_000, 250));
         let one_body = BodyMemoryLimits::new(1_000, 25, 200);

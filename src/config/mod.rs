@@ -28,6 +28,7 @@ mod payments;
 mod proxies;
 mod quirks;
 mod read;
+mod retries;
 mod tools;
 mod upstreams;
 mod values;
@@ -41,6 +42,7 @@ pub use payments::{Offer, PaymentProvider};
 pub(crate) use payments::{Payments, Stripe};
 pub(crate) use quirks::MaxTokensField;
 pub use quirks::Quirks;
+pub use retries::Retries;
 pub use tools::{Chain, Market, Tools};
 pub(crate) use values::is_safe_url;
 
@@ -86,6 +88,7 @@ pub struct Config {
     pub limits: Ceilings,
     pub limiter_store: LimiterStore,
     pub overload: Overload,
+    pub retries: Retries,
     /// An account with this many abandoned calls cannot start another call.
     pub max_abandoned: u32,
     pub refusals: RefusalLimits,

@@ -17,9 +17,9 @@ impl Default for Overload {
     /// The bounds with embedded stores.
     fn default() -> Self {
         Self {
-            // A request waits for its thread about three times. So the lag adds less than 50 ms to its response, which
-            // no model takes less time for.
-            max_lag: Duration::from_millis(12),
+            // A request waits for its thread about three times, so the lag adds about 20 ms to its response: less than
+            // half of what the fastest models take.
+            max_lag: Duration::from_millis(6),
             max_wait: Duration::from_millis(300),
         }
     }

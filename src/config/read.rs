@@ -14,6 +14,7 @@ use super::{
     overload::overload,
     payments::payments,
     proxies::trusted_proxies,
+    retries::retries,
     tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
@@ -39,6 +40,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
         let limits = limits(root.section("limits"), &store, environment);
         let is_shared = matches!(store.location, StoreLocation::Postgres { .. });
         let overload = overload(root.section("overload"), is_shared);
+        let retries = retries(root.section("retries"));
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
@@ -82,6 +84,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             limits: limits.ceilings,
             limiter_store: limits.store,
             overload,
+            retries,
             max_abandoned: limits.max_abandoned,
             refusals: limits.refusals,
             max_keys: limits.max_keys,

@@ -23,6 +23,7 @@ const RESPONSES: Table = Table {
         Column::int("stored_ms"),
         Column::bytes("response"),
         Column::bytes("input"),
+        Column::bytes("events"),
     ],
     identity: Some("sequence"),
 };

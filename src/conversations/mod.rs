@@ -8,6 +8,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -63,6 +64,9 @@ pub(crate) struct Record {
     pub response: String,
     /// The input items of the conversation up to this response, as a JSON array; not parsed here.
     pub input: String,
+    /// The events of a streamed response but the last one, which has the response itself. They do not count against
+    /// the maximum size of a record; `None` if they are too long.
+    pub events: Option<Arc<str>>,
 }
 
 /// Whether a record was stored.

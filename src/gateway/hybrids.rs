@@ -58,7 +58,8 @@ impl Gateway {
         };
         let knowledge = &routes.knowledge;
         let chosen = routing::choose(hybrid, settings, &question, &candidates, knowledge);
-        let mut chosen = chosen.ok_or_else(|| Self::no_target_error(call, &candidates))?;
+        let input = need.prompt_tokens;
+        let mut chosen = chosen.ok_or_else(|| Self::no_target_error(call, &candidates, input))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         chosen.pending_turn = turn.map(|(settings, key)| PendingTurn {
             key,
@@ -96,7 +97,8 @@ impl Gateway {
     }
 
     /// Returns the error for a call that no target fits; it names the request parameter that rules the targets out.
-    fn no_target_error(call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
+    /// `input` is the estimate of the prompt's tokens.
+    fn no_target_error(call: &ChatCall, candidates: &[Candidate], input: u64) -> GatewayError {
         let rejected = || candidates.iter().filter_map(|one| one.rejected);
         let too_small = candidates.iter();
         let too_small = too_small.filter(|one| one.rejected == Some(Rejection::MinOutput));
@@ -107,9 +109,15 @@ impl Gateway {
             );
             return GatewayError::invalid(name, message);
         }
-        if rejected().any(|reason| reason == Rejection::Context) {
+        let too_short = candidates.iter();
+        let too_short = too_short.filter(|one| one.rejected == Some(Rejection::Context));
+        if let Some(longest) = too_short.max_by_key(|one| one.model.context_length) {
+            let output = call.budget_with(&longest.model).max_tokens;
             return GatewayError::ContextLengthExceeded {
                 model: call.route.requested_name().to_owned(),
+                input,
+                output: output.map_or(0, u64::from),
+                most: longest.model.context_length.into(),
             };
         }
         let mut constraints: Vec<_> = rejected().filter_map(Rejection::constraint).collect();

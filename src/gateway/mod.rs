@@ -38,6 +38,7 @@ mod hybrids;
 pub(crate) mod metrics;
 mod portal;
 mod refusals;
+pub(crate) mod retries;
 mod tally;
 mod tasks;
 pub(crate) mod traffic;
@@ -48,6 +49,7 @@ pub(crate) use alerts::Alerts;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;
 pub(crate) use refusals::Refusals;
+pub(crate) use retries::Retries;
 pub(crate) use tally::{ChoiceTally, HybridTally, Tally};
 pub(crate) use tasks::Tasks;
 
@@ -96,6 +98,8 @@ pub struct Gateway {
     pub max_overdraft: NanoUsd,
     /// Calls whose clients have disconnected; they are read to their end and charged.
     pub abandoned: Arc<AbandonedCalls>,
+    /// Requests that get the response of another call.
+    pub retries: Arc<Retries>,
     /// Bounds on refused requests.
     pub refusals: Refusals,
     /// Calls and other work that must finish before the process exits.
@@ -200,6 +204,7 @@ impl Gateway {
             max_overdraft: config.max_overdraft,
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             refusals: Refusals::new(config.refusals),
+            retries: Retries::new(config.retries),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),
             background: TaskTracker::new(),

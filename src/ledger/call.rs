@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, bill};
+use super::{CallId, Idempotency, bill};
 use crate::{
     base::{
         money::{NanoUsd, PicoUsd},
@@ -52,6 +52,8 @@ pub struct Call {
     pub agent: Option<Arc<Agent>>,
     /// Its rate-limit reservations, one for each step; empty if the limiter stores them itself.
     pub reservations: Vec<Reservation>,
+    /// The client's idempotency key, and the response to store with the charge. Not part of the call's row.
+    pub idempotency: Option<Box<Idempotency>>,
     /// `None` if nothing was charged.
     pub charged: Option<Charged>,
 }

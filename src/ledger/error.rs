@@ -25,6 +25,8 @@ pub enum LedgerError {
     Database(#[from] rusqlite::Error),
     #[error("the call has no open hold")]
     NoHold,
+    #[error("another call with this idempotency key was charged")]
+    KeySpent,
     #[error("the change could not be written to the disk")]
     NotCommitted,
     #[error("the ledger has stopped")]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Call, CallId, Ledger, LedgerError, Outcome, PendingCharge, Seen, Shortage, Step,
-    postgres::Pending,
+    Attempt, Call, CallId, Idempotency, KeyTaken, Ledger, LedgerError, Outcome, PendingCharge,
+    Seen, Shortage, Step, postgres::Pending,
 };
 use crate::{
     base::{
@@ -29,6 +29,8 @@ pub enum HoldRefused {
     Unavailable,
     /// The cached account or settings are out of date: look the caller up again.
     Stale,
+    /// Another call has its idempotency key.
+    KeyTaken(KeyTaken),
 }
 
 /// A hold to place: the account, the amounts, and the beginning of the call's record.
@@ -55,6 +57,8 @@ pub struct HoldRequest<'a> {
     pub decision: Option<String>,
     /// The coding agent that sent the request.
     pub agent: Option<Arc<Agent>>,
+    /// The client's idempotency key.
+    pub idempotency: Option<Box<Idempotency>>,
     /// How far below zero the account may go by calls that cost more than they held.
     pub overdraft: NanoUsd,
 }
@@ -101,6 +105,7 @@ impl HoldRequest<'_> {
             decision: self.decision,
             agent: self.agent,
             reservations: self.reservations.to_vec(),
+            idempotency: self.idempotency,
             charged: None,
         }
     }
@@ -222,6 +227,13 @@ impl Held {
         Ok(())
     }
 
+    /// Sets the response to store with the charge of a call with an idempotency key; `None` if it is too long.
+    pub(crate) fn set_response(&mut self, body: Option<Arc<str>>) {
+        if let Some(idempotency) = self.call_mut().and_then(|call| call.idempotency.as_mut()) {
+            idempotency.body = body;
+        }
+    }
+
     /// Records when the provider's response began.
     pub(crate) fn first_byte(&mut self) {
         let now_ms = self.ledger.clock().now_ms();
@@ -271,6 +283,11 @@ impl Held {
     /// hold for the spool's reader and writes no record of another outcome.
     pub(crate) fn mark_spooled(&mut self) {
         self.is_spooled = true;
+    }
+
+    /// Records that the charge was removed from the spool without having been made.
+    pub(crate) fn unmark_spooled(&mut self) {
+        self.is_spooled = false;
     }
 
     /// Releases the hold without a charge, and stores the call's record.

@@ -25,6 +25,7 @@ mod error;
 pub(crate) mod export;
 mod health;
 mod held;
+mod idempotency;
 pub(crate) mod import;
 mod keys;
 mod limits;
@@ -52,6 +53,10 @@ pub(crate) use error::{LedgerError, OpenError};
 pub(crate) use health::{Health, Misplaced};
 pub use held::HoldRequest;
 pub(crate) use held::{Held, HoldRefused};
+pub use idempotency::{Idempotency, IdempotencyKey, KeepLimits, RequestHash};
+pub(crate) use idempotency::{
+    IdempotentResponse, KeyTaken, MAX_REPLAYS_OF_CALL, Replay, ReplayKind,
+};
 pub use keys::MAX_KEYS;
 pub(crate) use keys::{KeyFilter, KeysPage};
 pub(crate) use limits::{CeilingChange, LimitRule};
@@ -348,7 +353,8 @@ impl Ledger {
         }
     }
 
-    /// The calls with this call ID or this `X-Request-ID`, newest first.
+    /// The calls with this call ID or this `X-Request-ID`, and those whose response a request with it got, newest
+    /// first.
     pub(crate) async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.find_calls(id).await,

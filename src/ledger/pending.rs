@@ -44,4 +44,14 @@ impl PendingCharge {
             "a pending charge is older than the calls that were pruned and may have been made; it is not made again"
         );
     }
+
+    /// Logs that the client has sent its request again meanwhile, and has paid for that.
+    pub(super) fn warn_of_spent_key(&self) {
+        tracing::warn!(
+            call = %self.call.id,
+            account.id = self.call.account_id,
+            cost.nanos = self.cost.nanos(),
+            "a pending charge is not made: another call with its idempotency key was charged meanwhile"
+        );
+    }
 }

@@ -19,7 +19,10 @@ use crate::{
     base::{failpoint, money::NanoUsd, timestamp, tokens::TokenCount},
     catalog::Prices,
     gateway::Gateway,
-    ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
+    ledger::{
+        Attempt, CallId, Caller, Held, HoldRefused, HoldRequest, Idempotency, KeyTaken,
+        LedgerError, Outcome, Shortage, Step,
+    },
     limits::{Admission, NotAdmitted, NotRenewed},
     prompt::{ChatCall, Route},
     upstream::deployments::Deployment,
@@ -56,6 +59,7 @@ pub(crate) async fn admit(
     caller: &Caller,
     request_id: &str,
     call: &ChatCall,
+    idempotency: Option<Box<Idempotency>>,
 ) -> Result<Admitted, NotStarted> {
     let Route {
         requested, target, ..
@@ -95,6 +99,7 @@ pub(crate) async fn admit(
         worst: need.worst,
         decision: call.route.decision_json(),
         agent: call.agent.clone(),
+        idempotency,
         overdraft: gateway.max_overdraft,
     });
     let hold = match placing.await {
@@ -103,6 +108,7 @@ pub(crate) async fn admit(
             reservation.cancel();
             return Err(match refused {
                 HoldRefused::Stale => NotStarted::Stale,
+                HoldRefused::KeyTaken(taken) => NotStarted::Failed(taken.into()),
                 refused => {
                     let fits = |shortage: &_| {
                         need::max_tokens_that_fit(call, input, shortage, gateway.max_overdraft)
@@ -133,6 +139,15 @@ pub(crate) async fn admit(
 }
 
 impl Admitted {
+    pub(crate) fn id(&self) -> CallId {
+        self.hold.id()
+    }
+
+    /// Sets the response to store with the charge of a call with an idempotency key; `None` if it is too long.
+    pub(crate) fn set_response(&mut self, body: Option<Arc<str>>) {
+        self.hold.set_response(body);
+    }
+
     /// When the credit that pays for the call expires.
     pub(crate) fn credits_expire_at(&self) -> Option<i64> {
         self.hold.expires_at
@@ -297,6 +312,8 @@ impl Admitted {
                     }
                     return Ok(());
                 }
+                // The client sent its request again meanwhile, and has paid for that.
+                Err(LedgerError::KeySpent) => return Err(KeyTaken::InProgress.into()),
                 Err(error) if !is_logged => {
                     tracing::error!(%error, call = self.hold.id().0, "writing a charge failed; retrying every 100 ms");
                     is_logged = true;
@@ -357,6 +374,15 @@ impl Admitted {
     }
 }
 
+impl From<KeyTaken> for GatewayError {
+    fn from(taken: KeyTaken) -> Self {
+        match taken {
+            KeyTaken::InProgress => Self::IdempotencyInProgress,
+            KeyTaken::OtherRequest => Self::IdempotencyKeyReused,
+        }
+    }
+}
+
 /// The error response for a refused hold. `fits` computes the `max_tokens` with which the request would have started.
 pub(super) fn unpaid(
     gateway: &Gateway,
@@ -367,6 +393,7 @@ pub(super) fn unpaid(
     let billing_url = gateway.links.billing.clone();
     match refused {
         HoldRefused::KeyInactive => GatewayError::InvalidKey,
+        HoldRefused::KeyTaken(taken) => taken.into(),
         HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::CreditUnavailable,
         HoldRefused::NoAccount { balance } => GatewayError::NoAccount {
             balance,

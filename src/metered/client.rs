@@ -38,14 +38,27 @@ pub(crate) struct ClientWatch {
     pub client: Client,
     account_id: String,
     counted: Option<AbandonedCall>,
+    /// Others get the response if the client leaves.
+    has_key: bool,
 }
 
 impl ClientWatch {
-    pub(crate) fn new(client: Client, account_id: String) -> Self {
+    pub(crate) fn new(client: Client, account_id: String, has_key: bool) -> Self {
         Self {
             client,
             account_id,
             counted: None,
+            has_key,
+        }
+    }
+
+    /// The client by which a call decides whether to go on. A call with an idempotency key goes on: a retry gets its
+    /// response, which is charged once.
+    pub(crate) fn deciding(&self) -> Client {
+        if self.has_key {
+            Client::default()
+        } else {
+            self.client.clone()
         }
     }
 

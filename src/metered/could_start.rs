@@ -49,6 +49,7 @@ pub(crate) async fn could_start(
         worst: LEAST.worst,
         decision: None,
         agent: None,
+        idempotency: None,
         overdraft: gateway.max_overdraft,
     });
     match placing.await {

@@ -77,7 +77,7 @@ impl Failure {
             status: axum::http::StatusCode::OK,
             message: format!(
                 "{} The answer is incomplete; retry the whole request.",
-                error.public_message()
+                error.public_cause()
             ),
             kind: "upstream_stream_error",
             code: Some("stream_interrupted".into()),

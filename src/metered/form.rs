@@ -4,19 +4,17 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use bytes::Bytes;
-
 use crate::{
     base::keys::random_id,
     conversations::{Record, StoreOutcome},
-    gateway::Gateway,
+    gateway::{Gateway, retries::RecordedCall},
     prompt::ChatCall,
     wire::{
         chat::{Answer, Bill, Frames, ShowUsage},
-        error::Envelope,
         messages::{self, NewMessage, ToolIds},
-        responses::{Events, NewResponse, failure_events},
+        responses::{Events, NewResponse},
         stream_normalizer::StreamNormalizer,
+        stream_style::{ErrorWriter, StreamStyle},
         stream_writer::StreamWriter,
     },
 };
@@ -37,46 +35,26 @@ pub(crate) enum Form {
 
 /// The data that is stored together with a response.
 pub(crate) struct Storing {
-    id: String,
+    pub id: String,
     account_id: String,
     input: String,
-}
-
-/// What the body of a stream writes by itself, in the form of its API.
-pub(crate) struct StreamStyle {
-    pub error: ErrorWriter,
-    /// What is sent while a provider is silent.
-    pub keep_alive: &'static [u8],
-}
-
-/// Writes the last events of a stream whose task died.
-pub(crate) enum ErrorWriter {
-    Chat,
-    Response(Arc<NewResponse>),
-    Messages,
 }
 
 /// A comment, which clients ignore.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
-impl ErrorWriter {
-    /// `sent` is the number of events before them.
-    pub(crate) fn write(&self, envelope: &Envelope, sent: u64, request_id: &str) -> Bytes {
-        match self {
-            Self::Chat => Frames::error(envelope),
-            Self::Response(response) => {
-                let events = failure_events(response, envelope, sent, &[]);
-                events.concat().into()
-            }
-            Self::Messages => messages::error_event(envelope, request_id),
-        }
-    }
-}
-
 impl Form {
     /// Whether a streamed response starts though the provider is silent.
     pub(crate) fn starts_early(&self) -> bool {
-        matches!(self, Self::Messages(_))
+        matches!(self, Self::Messages(_) | Self::Response { .. })
+    }
+
+    /// The ID of the response, if it is to be stored for `previous_response_id`.
+    pub(crate) fn stored_response(&self) -> Option<String> {
+        match self {
+            Self::Response { response, .. } => response.echo.store.then(|| response.id.clone()),
+            Self::Chat | Self::Messages(_) => None,
+        }
     }
 
     pub(crate) fn stream_style(&self) -> StreamStyle {
@@ -143,7 +121,8 @@ impl Form {
                     Some(storing) => {
                         let stored = object(true);
                         // Boxed, so that responses that are not stored reserve no memory for it.
-                        let was_stored = Box::pin(storing.store(gateway, stored.clone())).await;
+                        let was_stored =
+                            Box::pin(storing.store(gateway, stored.clone(), None)).await;
                         was_stored.then_some(stored)
                     }
                     None => None,
@@ -167,15 +146,19 @@ impl Storing {
         })
     }
 
-    /// Stores a streamed response that is complete.
+    /// Stores a streamed response that is complete, with its events up to the last one, which can be written again.
     pub(crate) async fn store_streamed<S: StreamWriter>(
-        self,
+        &self,
         gateway: &Gateway,
         normalizer: &mut StreamNormalizer<S>,
+        recorded: Option<&Arc<RecordedCall>>,
     ) {
         let bill = normalizer.billed();
         let stored = match normalizer.writer().to_store(bill) {
-            Some(response) => Box::pin(self.store(gateway, response)).await,
+            Some(response) => {
+                let events = recorded.and_then(|call| call.to_store(normalizer.ready()));
+                Box::pin(self.store(gateway, response, events)).await
+            }
             None => false,
         };
         if !stored {
@@ -184,12 +167,13 @@ impl Storing {
     }
 
     /// Stores a response; returns whether that worked. The response is delivered either way.
-    async fn store(self, gateway: &Gateway, response: String) -> bool {
+    async fn store(&self, gateway: &Gateway, response: String, events: Option<Arc<str>>) -> bool {
         let record = Record {
-            id: self.id,
-            account_id: self.account_id,
+            id: self.id.clone(),
+            account_id: self.account_id.clone(),
             response,
-            input: self.input,
+            input: self.input.clone(),
+            events,
         };
         match gateway.conversations.store(record).await {
             Ok(StoreOutcome::Stored) => true,
@@ -198,6 +182,16 @@ impl Storing {
                 tracing::debug!(%error, "storing a response failed; it is delivered with `store: false`");
                 false
             }
+        }
+    }
+}
+
+impl Storing {
+    /// Deletes the stored response, as far as that is possible.
+    pub(crate) async fn delete(&self, gateway: &Gateway) {
+        let deleted = gateway.conversations.delete(&self.account_id, &self.id);
+        if let Err(error) = deleted.await {
+            tracing::debug!(%error, "deleting the stored response of a call that was not charged failed");
         }
     }
 }

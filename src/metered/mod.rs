@@ -23,6 +23,7 @@ mod detach;
 mod failure;
 mod form;
 mod need;
+mod recorder;
 mod source;
 mod stream;
 mod stream_output;
@@ -31,7 +32,7 @@ mod whole;
 
 use crate::{
     catalog::Model,
-    gateway::{Gateway, Overloaded, Permit},
+    gateway::{Gateway, Overloaded, Permit, retries::RecordedCall},
     ledger::Caller,
     prompt::ChatCall,
     wire::{chat::Usage, error::GatewayError},
@@ -44,9 +45,7 @@ use self::{
 };
 
 pub(crate) use could_start::could_start;
-#[cfg(test)]
-pub(crate) use form::ErrorWriter;
-pub(crate) use form::{Form, StreamStyle, now};
+pub(crate) use form::{Form, now};
 
 /// How many frames may wait for a slow client before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;
@@ -116,13 +115,14 @@ impl From<GatewayError> for NotStarted {
 
 /// Runs a call. Returns its whole response, or the start of a streamed one.
 ///
-/// `request_id` is the value of `X-Request-ID`.
+/// `request_id` is the value of `X-Request-ID`. The response is written to `recorded` as well, for retries.
 pub(crate) async fn start(
     gateway: &Arc<Gateway>,
     caller: Caller,
     request_id: String,
     call: Box<ChatCall>,
     form: Form,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Started, NotStarted> {
     let client = Client::default();
     let running = run(
@@ -132,6 +132,7 @@ pub(crate) async fn start(
         call,
         form,
         client.clone(),
+        recorded,
     );
     let done = Detachable::new(running, client, &gateway.tasks).await;
     done.unwrap_or(Err(NotStarted::Failed(GatewayError::Internal)))
@@ -144,6 +145,7 @@ async fn run(
     call: Box<ChatCall>,
     form: Form,
     client: Client,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Started, NotStarted> {
     if !is_served(&gateway, &call) {
         let reason = "no provider is configured for this model";
@@ -154,16 +156,21 @@ async fn run(
     if permit.is_some() && client.has_left() {
         return Err(overloaded());
     }
-    let admitted = admit(gateway, &caller, &request_id, &call).await?;
+    let idempotency = recorded.as_ref().and_then(|call| call.idempotency());
+    let admitted = admit(gateway, &caller, &request_id, &call, idempotency).await?;
+    if let Some(recorded) = &recorded {
+        recorded.admitted(admitted.id());
+    }
     if let Some(permit) = permit {
         permit.admitted();
     }
-    let client = ClientWatch::new(client, caller.account_id);
+    let has_key = recorded.as_ref().is_some_and(|call| call.is_keyed());
+    let client = ClientWatch::new(client, caller.account_id, has_key);
     // Both get the provider's answer, settle its usage and write the response.
     if call.stream {
-        Box::pin(stream::stream(call, form, admitted, client)).await
+        Box::pin(stream::stream(call, form, admitted, client, recorded)).await
     } else {
-        whole::whole(call, form, admitted, client).await
+        whole::whole(call, form, admitted, client, recorded).await
     }
 }
 

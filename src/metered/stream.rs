@@ -11,14 +11,14 @@ use std::{
 mod early;
 
 use super::{
-    Admitted, ClientWatch, Form, Frame, NotStarted, Reply, Settled, Started,
+    Admitted, ClientWatch, Form, NotStarted, Reply, Settled, Started,
     failure::Failure,
     source::{CallParts, Source},
-    stream_output::{Normalizer, Output, Reader},
+    stream_output::{Output, Reader},
 };
 use crate::{
     base::failpoint,
-    gateway::Gateway,
+    gateway::{Gateway, retries::RecordedCall},
     ledger::Outcome,
     prompt::ChatCall,
     wire::{chat::Bill, error::UpstreamError},
@@ -29,16 +29,17 @@ const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
-/// Until the first part arrives, a failure is an ordinary error with a status of its own; after that it is the last
-/// event of the stream.
+/// Until the first part arrives, a failure is an ordinary error with a status of its own; after that, or after a stream
+/// started early, it is the last event of the stream.
 pub(crate) async fn stream(
     mut call: Box<ChatCall>,
     form: Form,
     mut admitted: Admitted,
     mut client: ClientWatch,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Started, NotStarted> {
     if form.starts_early() {
-        return early::stream(call, form, admitted, client).await;
+        return early::stream(call, form, admitted, client, recorded).await;
     }
     let gateway = admitted.gateway.clone();
     let opened = open(&gateway, &mut call, &mut admitted, &mut client).await;
@@ -48,10 +49,12 @@ pub(crate) async fn stream(
     };
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
-    let (output, receiver) = Output::new(form, &call, &admitted);
+    let (output, receiver) = Output::new(form, &call, &admitted, recorded);
+    let routed = call.route.routed();
+    output.recorder.begin(routed.clone());
     let started = Started {
         reply: Reply::Stream(receiver),
-        routed: call.route.routed(),
+        routed,
         credits_expire_at: admitted.credits_expire_at(),
     };
     let relay = Relay {
@@ -84,7 +87,7 @@ async fn open(
     admitted: &mut Admitted,
     client: &mut ClientWatch,
 ) -> Result<Source, Failure> {
-    let waiting = client.client.clone();
+    let waiting = client.deciding();
     let mut parts = CallParts {
         gateway,
         call,
@@ -175,7 +178,7 @@ impl Relay {
             Reader::Connected => Ok(Outcome::Answered),
             Reader::Gone => {
                 client.count_abandoned(&gateway.abandoned);
-                Box::pin(drain(source, &mut parts, &mut output.normalizer)).await?;
+                Box::pin(drain(source, &mut parts, output)).await?;
                 Ok(Outcome::ClientLeft)
             }
         }
@@ -199,12 +202,18 @@ async fn settle(
         return output.finish(gateway).await;
     };
     failpoint::reached("answered");
+    if output.recorder.keyed().is_some() {
+        // Boxed, so that calls without a key reserve no memory for it.
+        let response = Box::pin(output.close_to_store(gateway)).await;
+        admitted.set_response(response);
+    }
     let settled = match admitted.charge_or_spool(usage, outcome).await {
         Ok(settled) => settled,
         // A charge that would not survive the process: the stream ends with an error, and costs nothing.
         Err(error) => {
             let cause = error.to_string();
             admitted.release(Outcome::NotCharged, Some(cause.clone()));
+            output.unstore(gateway).await;
             return output.interrupt(&error.event(), cause).await;
         }
     };
@@ -224,15 +233,8 @@ async fn pump(
 ) -> Result<Reader, Failure> {
     loop {
         let part = {
-            let mut next = pin!(source.next(parts));
-            poll_fn(|context| {
-                let part = next.as_mut().poll(context);
-                if part.is_pending() {
-                    output.poll_silence(context);
-                }
-                part
-            })
-            .await?
+            let next = pin!(source.next(parts));
+            output.while_silent(next).await?
         };
         let Some(part) = part else {
             return Ok(Reader::Connected);
@@ -250,15 +252,15 @@ async fn pump(
 async fn drain(
     source: &mut Source,
     parts: &mut CallParts<'_>,
-    normalizer: &mut Normalizer,
+    output: &mut Output,
 ) -> Result<(), Failure> {
     let timed_out =
         || UpstreamError::Broken("the client left, and it was not read to its end".into());
     let gateway = parts.gateway;
     let reading = async {
         while let Some(part) = source.next(parts).await? {
-            normalizer.on_part(part)?;
-            normalizer.take_ready();
+            output.normalizer.on_part(part)?;
+            output.drop_ready();
         }
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! A response in one piece.
 
-use std::pin::pin;
+use std::{pin::pin, sync::Arc};
 
 use tokio::time::{Instant, sleep_until};
 
@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     base::failpoint,
-    gateway::Gateway,
+    gateway::{
+        Gateway,
+        retries::{Head, RecordedCall},
+    },
     ledger::Outcome,
     prompt::ChatCall,
     wire::{
@@ -29,11 +32,12 @@ pub(crate) async fn whole(
     form: Form,
     mut admitted: Admitted,
     mut client: ClientWatch,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Started, NotStarted> {
     let gateway = admitted.gateway.clone();
     let credits_expire_at = admitted.credits_expire_at();
     let result = {
-        let waiting = client.client.clone();
+        let waiting = client.deciding();
         let mut running = pin!(ask(&gateway, &mut call, &mut admitted, &waiting));
         tokio::select! {
             answer = client.while_waiting(&gateway.abandoned, running.as_mut()) => answer,
@@ -48,19 +52,65 @@ pub(crate) async fn whole(
     gateway.record_hybrid_choice(&call.route);
     failpoint::reached("answered");
     let bill = answer.usage.map(|usage| admitted.bill(usage));
-    settle(&call, admitted, bill, &client.client)
-        .await
-        .map_err(NotStarted::Failed)?;
+    let keyed = recorded.as_ref().filter(|call| call.is_keyed());
+    let body = if let Some(keyed) = keyed {
+        // Boxed, so that calls without a key reserve no memory for it.
+        Box::pin(settle_with_response(
+            form,
+            &call,
+            admitted,
+            (&answer, bill),
+            &client.client,
+            keyed.max_bytes(),
+        ))
+        .await?
+    } else {
+        settle(&call, admitted, bill, &client.client)
+            .await
+            .map_err(NotStarted::Failed)?;
+        form.whole(&gateway, &call, &answer, bill).await
+    };
+    let routed = call.route.routed();
+    if let Some(recorded) = recorded {
+        let head = Head {
+            stream: None,
+            routed: routed.clone(),
+        };
+        recorded.recording().complete_whole(head, &body);
+    }
     let started = Started {
         reply: Reply::Whole {
-            body: form.whole(&gateway, &call, &answer, bill).await,
+            body,
             usage: answer.usage,
         },
-        routed: call.route.routed(),
+        routed,
         credits_expire_at,
     };
     failpoint::reached("handed_over");
     Ok(started)
+}
+
+/// Writes the response, and charges the call with an idempotency key: both are stored, or neither is.
+async fn settle_with_response(
+    form: Form,
+    call: &ChatCall,
+    mut admitted: Admitted,
+    (answer, bill): (&Answer, Option<Bill>),
+    client: &Client,
+    most_bytes: usize,
+) -> Result<Vec<u8>, NotStarted> {
+    let gateway = admitted.gateway.clone();
+    let stored = form.stored_response();
+    let body = form.whole(&gateway, call, answer, bill).await;
+    let kept = (body.len() <= most_bytes).then(|| std::str::from_utf8(&body).ok());
+    admitted.set_response(kept.flatten().map(Arc::from));
+    if let Err(error) = settle(call, admitted, bill, client).await {
+        if let Some(id) = stored {
+            let _ = gateway.conversations.delete(&call.user, &id).await;
+        }
+        return Err(NotStarted::Failed(error));
+    }
+    Ok(body)
 }
 
 /// The provider's answer, after all steps that it takes.

@@ -46,6 +46,8 @@ mod tests {
         thread,
     };
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn with_slots(slots: usize) -> Offload {
@@ -80,9 +82,8 @@ mod tests {
             }
         };
         for _ in 0..4 {
-            // Dropped after it was started.
-            let left = tokio::time::timeout(std::time::Duration::ZERO, offload.run(work()));
-            assert!(left.await.is_err());
+            // Dropped after it was started, or while it waited for a slot.
+            let _ = offload.run(work()).now_or_never();
         }
         let all = futures_util::future::join_all((0..20).map(|_| offload.run(work()))).await;
         assert!(all.into_iter().all(|at_once| at_once.unwrap() <= 2));

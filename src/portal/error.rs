@@ -65,6 +65,7 @@ impl From<LedgerError> for PortalError {
             | LedgerError::Postgres(_)
             | LedgerError::NotCommitted
             | LedgerError::NoHold
+            | LedgerError::KeySpent
             | LedgerError::Stopped
             | LedgerError::Unavailable => Self::Unavailable(error.to_string()),
         }

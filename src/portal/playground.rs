@@ -27,7 +27,10 @@ use super::{
     snippets::FIRST_MODEL,
 };
 use crate::{
-    api::{RequestLog, public::Endpoint},
+    api::{
+        RequestLog,
+        public::{CallHeaders, Endpoint},
+    },
     gateway::Gateway,
     ledger::Caller,
     net::drain::drain_unread,
@@ -99,8 +102,12 @@ pub(crate) async fn run(
     match caller {
         Ok(caller) => {
             let chat = Endpoint::ChatCompletions;
-            let headers = NativeHeaders::default();
-            let serving = chat.serve_caller(&gateway, caller, &log, &headers, body);
+            let native = NativeHeaders::default();
+            let headers = CallHeaders {
+                native: &native,
+                retry: None,
+            };
+            let serving = chat.serve_caller(&gateway, caller, &log, headers, body);
             serving.await.unwrap_or_else(GatewayError::into_response)
         }
         Err(refused) => {

@@ -6,7 +6,7 @@ mod list;
 mod outcome;
 
 pub(crate) use self::{
-    details::{agent, cost, show_details},
+    details::{agent, cost, retries, show_details},
     list::{show, table},
 };
 

@@ -97,16 +97,30 @@ impl PeriodUsage {
         me: &SignedIn,
         before: Option<SessionCursor>,
     ) -> Result<Vec<SessionUse>, PortalError> {
-        let first = self.days.first().map(|day| format!("{day}T00:00:00Z"));
-        let from = first.and_then(|first| timestamp::read(&first));
         let page = SessionsPage {
             account_id: Some(me.account.id.clone()),
-            from_ms: from.unwrap_or_default().saturating_mul(1_000),
+            from_ms: self.begin().saturating_mul(1_000),
             to_ms: i64::MAX,
             before,
             limit: paging::QUERIED,
         };
         Ok(gateway.ledger.sessions(page).await?)
+    }
+
+    /// How many requests of these days got the response of another one.
+    async fn replays(&self, gateway: &Gateway, me: &SignedIn) -> Result<u64, PortalError> {
+        let counting = gateway
+            .ledger
+            .count_replays(&me.account.id, self.begin(), i64::MAX / 1_000);
+        Ok(counting.await?)
+    }
+
+    /// When the first day begins, in seconds.
+    fn begin(&self) -> i64 {
+        let first = self.days.first().map(|day| format!("{day}T00:00:00Z"));
+        first
+            .and_then(|first| timestamp::read(&first))
+            .unwrap_or_default()
     }
 
     /// The keys that were used, deleted ones too.
@@ -132,10 +146,11 @@ pub(crate) async fn show(
             sessions::table(count, &mut sessions, is_first)
         }
     };
+    let replays = used.replays(&gateway, &me).await?;
     let content = html! {
         h1 { "Usage" }
         (choices(count, shown))
-        (totals(&Totals::of(&used.rows)))
+        (totals(&Totals::of(&used.rows), replays))
         (parts)
         (day_table(&used))
         p { a.button href={ "/portal/usage.csv?days=" (count) } { "Download as CSV" } }
@@ -178,7 +193,8 @@ pub(crate) async fn csv(
     Ok((headers, csv::render(&used.rows, &keys)).into_response())
 }
 
-fn totals(totals: &Totals) -> Markup {
+/// `replays` are the requests that got the response of another one.
+fn totals(totals: &Totals, replays: u64) -> Markup {
     html! {
         div.grid {
             section.card {
@@ -189,6 +205,9 @@ fn totals(totals: &Totals) -> Markup {
                 h2 { "Requests" }
                 p.figure { (formatting::count(totals.calls)) }
                 p.muted { (formatting::count(totals.charged)) " of them charged" }
+                @if replays > 0 {
+                    p.muted { (formatting::count(replays)) " retries got an earlier response and cost nothing" }
+                }
             }
             section.card {
                 h2 { "Input tokens" }

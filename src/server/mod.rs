@@ -112,6 +112,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .spawn(jobs::retention::run(gateway.clone(), keep_months));
     gateway
         .background
+        .spawn(jobs::retries::run(gateway.clone()));
+    gateway
+        .background
         .spawn(jobs::sampler::run(gateway.clone()));
     gateway
         .background

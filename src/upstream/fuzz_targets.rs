@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{
@@ -242,10 +243,14 @@ fn forwarded(mut request: Box<ChatRequest>) -> u64 {
         gemini::body_of(&call),
     ];
     let bodies = bodies.map(|body| {
-        let read = serde_json::from_slice::<Value>(&body);
-        read.unwrap_or_else(|error| panic!("{error}: {}", body.escape_ascii()))
+        let is_json = serde_json::from_slice::<IgnoredAny>(&body);
+        is_json.unwrap_or_else(|error| panic!("{error}: {}", body.escape_ascii()));
+        body
     });
-    check_chat_body(&bodies[0], &call);
+    // A caller's objects are forwarded unparsed, and a number of any size is JSON: such a body cannot be read here.
+    if let Ok(body) = serde_json::from_slice(&bodies[0]) {
+        check_chat_body(&body, &call);
+    }
     let tools = u64::from(call.tools.is_empty());
     4 + tools + ((call.messages.len().ilog2_or_zero()) << 4) + (u64::from(call.stream) << 12)
 }

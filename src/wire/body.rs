@@ -19,11 +19,11 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError>
 
 /// Parses a body of the Messages API, whose errors begin with the path in dots: `tools.1.type: …`.
 pub(crate) fn parse_dotted<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
-    parse_with(body, |path, reason| {
+    let parsed = parse_with(body, |path, reason| {
         let path = path.replace('[', ".").replace(']', "");
-        let message = format!("{path}: {reason}.");
-        GatewayError::invalid(path, message)
-    })
+        GatewayError::invalid(path, format!("{reason}."))
+    });
+    parsed.map_err(GatewayError::beginning_with_path)
 }
 
 fn parse_with<T: DeserializeOwned>(

@@ -20,6 +20,7 @@ mod pricing;
 pub(crate) mod responses;
 pub(crate) mod shape;
 pub(crate) mod stream_normalizer;
+pub(crate) mod stream_style;
 pub(crate) mod stream_writer;
 mod string_list;
 mod tool_calls;

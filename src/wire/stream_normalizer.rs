@@ -54,6 +54,11 @@ impl<W: StreamWriter> StreamNormalizer<W> {
         }
     }
 
+    /// The frames that are ready to be sent, oldest first.
+    pub(crate) fn ready(&self) -> &[Bytes] {
+        &self.ready
+    }
+
     /// Takes the frames that are ready to be sent, oldest first.
     pub(crate) fn take_ready(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.ready.drain(..)
@@ -69,6 +74,11 @@ impl<W: StreamWriter> StreamNormalizer<W> {
 
     pub(crate) fn into_writer(self) -> W {
         self.writer
+    }
+
+    /// Opens the first choice before anything of it has arrived.
+    pub(crate) fn begin(&mut self) {
+        self.opened(0);
     }
 
     pub(crate) fn on_part(&mut self, part: Part) -> Result<(), UpstreamError> {
@@ -155,6 +165,7 @@ impl<W: StreamWriter> StreamNormalizer<W> {
 
     /// Drops the frames not sent yet and writes the last frames of a failed response.
     pub(crate) fn fail(&mut self, envelope: &Envelope) {
+        self.writer.not_sent(self.ready.len());
         self.ready.clear();
         self.writer.fail(envelope, &mut self.ready);
     }

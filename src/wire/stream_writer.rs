@@ -61,6 +61,9 @@ pub(crate) trait StreamWriter: Send {
     /// Writes the last frames of a response that is complete and charged.
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>);
 
+    /// Records that the last frames, so many, were dropped before they were sent. Only `fail` follows.
+    fn not_sent(&mut self, _frames: usize) {}
+
     /// Writes the last frames of a response that failed after its head was sent.
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>);
 }
@@ -127,6 +130,10 @@ impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
 
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
         (**self).end(bill, out);
+    }
+
+    fn not_sent(&mut self, frames: usize) {
+        (**self).not_sent(frames);
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {

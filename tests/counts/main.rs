@@ -117,8 +117,9 @@ fn requests(times: usize, scenario: &Scenario) {
         .unwrap();
     let folder = TempDir::new().unwrap();
     let provider = provide(scenario.answer.clone());
+    // Where instructions are counted, everything takes fifty times as long: that is no overload.
     let text = format!(
-        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\noverload.max_lag_ms = 60000\n\
          store.url = \"sqlite:{}/t.db\"\nlimits.url = \"memory:\"\nlog.level = \"error\"\n\
          limits.rpm = 1000000\nlimits.tpm = 1000000000\nportal.enabled = false\nalerts.enabled = false\n\
          deployments = [{{ model = \"*\", provider = \"p\", upstream_model = \"model\" }}]\n\

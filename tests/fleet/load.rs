@@ -40,7 +40,7 @@ impl Addresses {
         }
     }
 
-    fn pick(&self, number: usize) -> SocketAddr {
+    pub fn pick(&self, number: usize) -> SocketAddr {
         let addresses = self.0.lock().unwrap();
         addresses[number % addresses.len()]
     }

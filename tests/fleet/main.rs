@@ -26,6 +26,7 @@ mod hostile;
 mod lost_replies;
 mod overload;
 mod pauses;
+mod retries;
 mod rolling;
 mod starts;
 mod store_deaths;

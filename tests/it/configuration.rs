@@ -170,7 +170,7 @@ fn the_bounds_of_an_overload_depend_on_the_stores() {
         (overload.max_lag.as_millis(), overload.max_wait.as_millis())
     };
     let shared = "store.url = \"postgres://user@db/tollgate\"\nlimits.url = \"redis://redis/\"";
-    assert_eq!(bounds(""), (12, 300));
+    assert_eq!(bounds(""), (6, 300));
     assert_eq!(bounds(shared), (150, 300));
     let set = "overload = { max_lag_ms = 30, max_wait_ms = 1000 }";
     assert_eq!(bounds(&format!("{shared}\n{set}")), (30, 1_000));

@@ -6,7 +6,7 @@ use crate::support::{
     TestGateway,
     messages::{MODEL, tool, tool_result, tool_use, writing},
     responses::{calling, tool_call},
-    upstream::completion,
+    upstream::{chunk, completion, usage_chunk},
 };
 
 #[tokio::test]
@@ -113,6 +113,26 @@ async fn calls_become_blocks_after_the_text() {
     // The provider counts from the start again: the ID is replaced, because clients take it for an old call.
     let id = again.assert_ok()["content"][0]["id"].as_str().unwrap();
     assert!(id.starts_with("toolu_") && id != "toolu_x_9", "{id}");
+}
+
+/// Clients send thinking back, and no provider could read what has no signature.
+#[tokio::test]
+async fn reasoning_of_a_provider_is_no_thinking_block() {
+    let gateway = TestGateway::start().await;
+    let said = json!([{ "type": "text", "text": "Hi" }]);
+    let mut reasoned = completion("Hi");
+    reasoned["choices"][0]["message"]["reasoning_content"] = "hm".into();
+    gateway.upstream.answer_json(200, &reasoned);
+    let answer = gateway.message(&writing(json!({}))).await;
+    assert_eq!(answer.assert_ok()["content"], said);
+    gateway.upstream.answer_chunks(&[
+        chunk(json!({ "reasoning_content": "hm" }), None),
+        chunk(json!({ "content": "Hi" }), None),
+        chunk(json!({}), Some("stop")),
+        usage_chunk(11, 3),
+    ]);
+    let events = gateway.message_events(&writing(json!({}))).await;
+    assert_eq!(events.assembled()["content"], said);
 }
 
 #[tokio::test]

@@ -90,3 +90,28 @@ async fn shape_and_model_are_checked() {
         refused.assert_message_error(400, "invalid_request_error", None, Some(path));
     }
 }
+
+#[tokio::test]
+async fn fields_about_the_answer_have_no_effect_on_the_count() {
+    let gateway = TestGateway::start().await;
+    let plain = count(&gateway, &question()).await;
+    let mut body = question();
+    body["max_tokens"] = 10_000_000.into();
+    body["stream"] = true.into();
+    body["thinking"] = json!({ "type": "enabled", "budget_tokens": 2_048 });
+    body["context_management"] = json!({ "edits": [] });
+    let counted = count(&gateway, &body).await;
+    assert_eq!(counted.assert_ok(), plain.assert_ok());
+    body.as_object_mut().unwrap().remove("max_tokens");
+    count(&gateway, &body).await.assert_ok();
+    body["thinking"]["budget_tokens"] = 1_023.into();
+    let refused = count(&gateway, &body).await;
+    let param = Some("thinking.budget_tokens");
+    refused.assert_message_error(400, "invalid_request_error", None, param);
+    let mut threaded = question();
+    threaded["thread"] = json!({ "type": "create" });
+    let refused = count(&gateway, &threaded).await;
+    let code = Some("thread_unsupported_request");
+    refused.assert_message_error(400, "invalid_request_error", code, Some("thread"));
+    assert_eq!(gateway.upstream.calls(), 0);
+}

@@ -180,6 +180,8 @@ async fn the_envelope_follows_the_path_and_the_version_header() {
     answer(files())
         .await
         .assert_error(404, "not_found", Some("route_not_found"), None);
+    let similar = answer(gateway.request(Method::GET, "/v1/messages-of-others")).await;
+    similar.assert_error(404, "not_found", Some("route_not_found"), None);
     let other = answer(files().header(version.0, version.1)).await;
     other.assert_message_error(404, "not_found_error", Some("route_not_found"), None);
     let keyless = gateway.client.get(gateway.url("/v1/files"));

@@ -5,38 +5,15 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Answer, FakeUpstream, Step, TestGateway,
-    anthropic::{self, begun, block, ended, failure, message, says, text},
+    anthropic::{self, OWN, begun, block, ended, failure, says, start_own, text},
     gateway::{UPSTREAM_MODEL, answer},
     messages::{COUNT, MessageEvents, PATH, saying, tool, with_block, writing},
     upstream::{completion, response, stream_head},
 };
 
-/// A model without identity prompt and built-in tools.
-const OWN: &str = "svc-own";
-
-/// Starts a gateway with that model, whose provider has kind `anthropic`.
+/// Starts a gateway whose provider has kind `anthropic`.
 async fn start() -> TestGateway {
-    start_with("").await
-}
-
-async fn start_with(more: &str) -> TestGateway {
-    let folder = tempfile::TempDir::new().unwrap();
-    let catalog = folder.path().join("catalog.toml");
-    let model = format!(
-        "[[models]]\nid = \"{OWN}\"\nidentity_prompt = false\nbuiltin_tools = false\ninput = \"1.00\"\n\
-         output = \"5.00\"\ncached_input = \"0.10\"\ncache_write = \"1.25\"\n"
-    );
-    std::fs::write(&catalog, model).unwrap();
-    let more = format!(
-        "{more}\n[catalog]\nfile = {:?}\nextends = true\n",
-        catalog.display()
-    );
-    let kind = [("PROVIDERS__FAKE__KIND", "anthropic")];
-    let gateway = TestGateway::start_with_settings(&more, &kind).await;
-    gateway
-        .upstream
-        .answer_json(200, &message(json!([text("Hello")]), "end_turn"));
-    gateway
+    start_own("").await
 }
 
 /// Sends a body in these bytes.
@@ -285,7 +262,7 @@ async fn another_kind_of_provider_gets_the_translated_request() {
          [[deployments]]\nmodel = \"{OWN}\"\nprovider = \"other\"\nupstream_model = \"o\"\npriority = 1\n",
         other.address
     );
-    let gateway = start_with(&more).await;
+    let gateway = start_own(&more).await;
     other.answer_json(200, &completion("From the other"));
     let overloaded = response(529, "application/json", "{}");
     gateway.upstream.play(vec![Step::Send(overloaded)]);

@@ -310,11 +310,21 @@ async fn the_query_and_headers_of_clients_have_no_effect() {
         .header("anthropic-beta", "c")
         .header("x-stainless-lang", "rust")
         .header("anthropic-dangerous-direct-browser-access", "true")
+        .header("anthropic-header-of-next-year", "x")
+        .header("x-app", "cli")
+        .header("x-claude-code-session-id", "5f0c-1")
+        .header("x-claude-code-agent-id", "agent-2")
         .json(&writing(json!({ "tools": [tool("f")] })));
     let answer = crate::support::gateway::answer(request).await;
     answer.assert_ok();
     let head = gateway.upstream.received()[0].head.to_lowercase();
-    for name in ["anthropic", "stainless", "x-api-key"] {
+    for name in [
+        "anthropic",
+        "stainless",
+        "x-api-key",
+        "x-app",
+        "claude-code",
+    ] {
         assert!(!head.contains(name), "{name}: {head}");
     }
 }

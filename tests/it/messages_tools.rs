@@ -44,6 +44,34 @@ async fn tools_become_functions() {
         .forwards_message(&writing(json!({ "tools": [] })))
         .await;
     assert_eq!(none.get("tools"), None);
+    let longest = "n".repeat(128);
+    let body = writing(json!({ "tools": [tool(&longest)] }));
+    let sent = gateway.forwards_message(&body).await;
+    assert_eq!(sent["tools"], json!([function(&longest)]));
+}
+
+/// Clients turn this refusal into a failed tool result, and the session goes on.
+#[tokio::test]
+async fn tools_that_this_api_defines_are_refused() {
+    let gateway = TestGateway::start().await;
+    for kind in [
+        "web_search_20250305",
+        "web_fetch_20250910",
+        "code_execution_20250825",
+        "bash_20250124",
+        "text_editor_20250728",
+        "memory_20250818",
+        "computer_20251124",
+        "tool_search_tool_bm25_20251119",
+        "mcp_toolset",
+        "function",
+        "",
+    ] {
+        let tools = json!([tool("f"), { "type": kind, "name": "t", "input_schema": {} }]);
+        let body = writing(json!({ "tools": tools }));
+        let message = gateway.refuses_message(&body, "tools.1.type").await;
+        assert!(message.contains(&format!("`{kind}`")), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -70,9 +98,14 @@ async fn the_choice_is_translated() {
         assert_eq!(body["parallel_tool_calls"], parallel, "{choice}");
     }
     // Without tools a choice has no effect.
-    let choice = json!({ "tool_choice": { "type": "tool", "name": "f" } });
-    let sent = gateway.forwards_message(&writing(choice)).await;
-    assert_eq!(sent.get("tool_choice"), None);
+    for kind in ["auto", "any", "none", "tool"] {
+        let choice = json!({ "type": kind, "name": "f", "disable_parallel_tool_use": true });
+        let body = writing(json!({ "tools": [], "tool_choice": choice }));
+        let sent = gateway.forwards_message(&body).await;
+        for field in ["tools", "tool_choice", "parallel_tool_calls"] {
+            assert_eq!(sent.get(field), None, "{kind}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn a_method_is_cut_in_the_log_and_in_errors() {
             refused.assert_error(404, "not_found", Some("route_not_found"), None);
             let message = refused.error()["message"].as_str().unwrap();
             assert!(
-                message.starts_with(&format!("There is no `{cut} {path}`")),
+                message.contains(&format!("here is no `{cut} {path}`")),
                 "{message}"
             );
         }

@@ -112,6 +112,7 @@ impl OperatorError {
                 | LedgerError::Postgres(_)
                 | LedgerError::NotCommitted
                 | LedgerError::NoHold
+                | LedgerError::KeySpent
                 | LedgerError::Stopped
                 | LedgerError::Unavailable => (
                     Status::SERVICE_UNAVAILABLE,

@@ -23,6 +23,7 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         held_nanos: held.nanos(),
         abandoned: gateway.abandoned.total(),
         body_memory: (gateway.body_memory.reserved(), gateway.body_memory.limit()),
+        recorded: gateway.retries.recorded_bytes(),
         blocked: gateway.refusals.waiting(),
         spooled: gateway.spool.waiting().0,
         admissions: (gateway.admissions.as_ref()).map_or((0, 0), |all| all.counts()),

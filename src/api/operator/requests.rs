@@ -17,7 +17,7 @@ use crate::{
         timestamp,
     },
     gateway::Gateway,
-    ledger::{Attempt, Call, LedgerError, Step},
+    ledger::{Attempt, Call, LedgerError, Replay, Step},
     wire::{Pricing, agent::Agent},
 };
 
@@ -52,6 +52,27 @@ struct RequestObject {
     duration_ms: i64,
     /// Other requests with the same `X-Request-ID`, newest first.
     same_request_id: Vec<String>,
+    /// Requests that got its response, which cost nothing, oldest first; the first twenty.
+    replays: Vec<ReplayObject>,
+}
+
+/// A request that got the response of another one.
+#[derive(Serialize)]
+struct ReplayObject {
+    request_id: String,
+    /// `attached` while the call was running, or `replayed` afterwards.
+    kind: &'static str,
+    at: String,
+}
+
+impl From<Replay> for ReplayObject {
+    fn from(replay: Replay) -> Self {
+        Self {
+            request_id: replay.request_id,
+            kind: replay.kind.as_str(),
+            at: timestamp::shown_ms(replay.at_ms),
+        }
+    }
 }
 
 /// The reservation in the account's rate-limit window for the model.
@@ -96,7 +117,7 @@ struct UsageCounts {
 }
 
 impl RequestObject {
-    fn new(call: Call, same_request_id: Vec<String>) -> Self {
+    fn new(call: Call, same_request_id: Vec<String>, replays: Vec<Replay>) -> Self {
         let (charged, steps) = (call.charged, steps(&call));
         let usage = charged.map(|charged| UsageCounts {
             prompt_tokens: charged.usage.prompt,
@@ -144,6 +165,7 @@ impl RequestObject {
             },
             duration_ms: call.ended_ms - call.admitted_ms,
             same_request_id,
+            replays: replays.into_iter().map(From::from).collect(),
         }
     }
 }
@@ -165,7 +187,7 @@ fn steps(call: &Call) -> Vec<Step> {
     }]
 }
 
-/// Finds a request by its call ID or by its `X-Request-ID`. Clients may use one `X-Request-ID` for several requests:
+/// Finds a request by its call ID, by its `X-Request-ID`, or by that of a retry that got its response. Clients may use one `X-Request-ID` for several requests:
 /// then this is the newest, and `same_request_id` lists the others.
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
@@ -177,5 +199,6 @@ pub(crate) async fn show(
         id,
     })?;
     let others = calls.map(|call| call.id.to_string()).collect();
-    Ok(Json(RequestObject::new(call, others)).into_response())
+    let replays = gateway.ledger.replays_of(call.id).await?;
+    Ok(Json(RequestObject::new(call, others, replays)).into_response())
 }

@@ -10,7 +10,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{caller_body::read_caller_body, chat, confirm::retry_if_stale, messages, responses};
+use super::{
+    caller_body::read_caller_body,
+    chat,
+    confirm::retry_if_stale,
+    messages, responses,
+    retries::{RetryHeaders, Sent, Turn, take_turn},
+};
 use crate::{
     api::{
         Source,
@@ -35,6 +41,14 @@ pub(crate) enum Endpoint {
     CountTokens,
 }
 
+/// The headers that a call depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct CallHeaders<'a> {
+    pub native: &'a NativeHeaders,
+    /// `None` for a request whose response no other one gets.
+    pub retry: Option<&'a RetryHeaders>,
+}
+
 impl Endpoint {
     /// Authenticates and serves a request; an error becomes its envelope.
     pub(crate) async fn serve(
@@ -49,14 +63,29 @@ impl Endpoint {
             Dialect::OpenAi => NativeHeaders::default(),
             Dialect::Messages => NativeHeaders::of(request.headers()),
         };
+        let retry = RetryHeaders::of(request.headers());
         let served = match authenticated(gateway, request, source, &log, dialect).await {
             Ok((caller, body)) => {
-                let serving = self.serve_caller(gateway, caller, &log, &headers, body);
+                let headers = CallHeaders {
+                    native: &headers,
+                    retry: Some(&retry),
+                };
+                let serving = self.serve_caller(gateway, caller, &log, headers, body);
                 serving.await
             }
             Err(error) => Err(error),
         };
         served.into_response()
+    }
+
+    /// The path, which a retry repeats; `None` if there is nothing to repeat.
+    fn path(self) -> Option<&'static str> {
+        match self {
+            Self::ChatCompletions => Some("/v1/chat/completions"),
+            Self::Responses => Some("/v1/responses"),
+            Self::Messages => Some("/v1/messages"),
+            Self::CountTokens => None,
+        }
     }
 
     fn dialect(self) -> Dialect {
@@ -72,7 +101,7 @@ impl Endpoint {
         gateway: &Arc<Gateway>,
         caller: Caller,
         log: &RequestLog,
-        headers: &NativeHeaders,
+        headers: CallHeaders<'_>,
         body: Body,
     ) -> Result<Response, GatewayError> {
         let checked = check_account(gateway, &caller.account_id);
@@ -85,14 +114,48 @@ impl Endpoint {
             return Err(error);
         }
         let body = read_caller_body(gateway, &caller, log, body).await?;
+        let recorded = match headers.retry.zip(self.path()) {
+            Some((headers, path)) => {
+                let sent = Sent {
+                    path,
+                    headers,
+                    body: &body,
+                };
+                match take_turn(gateway, &caller, log, sent).await? {
+                    Turn::Run(recorded) => recorded,
+                    Turn::Other(response) => return Ok(response),
+                }
+            }
+            None => None,
+        };
+        let (headers, recorded) = (headers.native, &recorded);
         retry_if_stale(gateway, caller, async |caller| {
             log.caller(&caller);
             match self {
-                Self::ChatCompletions => chat::respond(gateway, caller, log, &body).await,
+                Self::ChatCompletions => {
+                    chat::respond(gateway, caller, log, &body, recorded.clone()).await
+                }
                 // Boxed, so that chat completions reserve no memory for it.
-                Self::Responses => Box::pin(responses::respond(gateway, caller, log, &body)).await,
+                Self::Responses => {
+                    Box::pin(responses::respond(
+                        gateway,
+                        caller,
+                        log,
+                        &body,
+                        recorded.clone(),
+                    ))
+                    .await
+                }
                 Self::Messages => {
-                    Box::pin(messages::respond(gateway, caller, log, headers, &body)).await
+                    Box::pin(messages::respond(
+                        gateway,
+                        caller,
+                        log,
+                        headers,
+                        &body,
+                        recorded.clone(),
+                    ))
+                    .await
                 }
                 Self::CountTokens => {
                     Box::pin(messages::count(gateway, caller, log, headers, &body)).await

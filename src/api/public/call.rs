@@ -15,18 +15,18 @@ use super::sse;
 use crate::{
     api::{access_log::RequestLog, json_response},
     catalog::{Model, Plan},
-    gateway::{self, Gateway, NamedModel, Routes},
+    gateway::{self, Gateway, NamedModel, Routes, retries::RecordedCall},
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
     prompt::{self, Additions, ChatCall, Route},
     routing::{Decision, Term},
     wire::{
-        chat::{ChatRequest, Settings},
+        chat::{ChatRequest, MAX_STOPS, Settings},
         error::GatewayError,
     },
 };
 
-const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
+pub(super) const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 
 /// Number of score terms that an explanation shows, largest first.
 const SHOWN_CONTRIBUTIONS: usize = 3;
@@ -75,6 +75,11 @@ impl Permitted {
         let model = &self.route.requested;
         let is_changed = model.is_hybrid() || model.identity_prompt;
         !is_changed && self.routes.deployments.takes_native(&model.id)
+    }
+
+    /// Leaves out stop sequences beyond those of a chat: a provider of the Messages API gets them in the caller's bytes.
+    pub(crate) fn limit_stops(&mut self) {
+        self.settings.stop.truncate(MAX_STOPS);
     }
 
     /// The requested model.
@@ -151,11 +156,12 @@ pub(crate) async fn respond(
     log: RequestLog,
     mut call: Box<ChatCall>,
     form: Form,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Response, NotStarted> {
     call.agent = log.agent();
     // §8 The billed part.
     let style = form.stream_style();
-    let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
+    let started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await?;
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The response, as one body or as a stream.
     let mut response = match started.reply {
@@ -165,7 +171,7 @@ pub(crate) async fn respond(
             }
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log, style),
+        Reply::Stream(frames) => sse::response(frames, log, style, 0),
     };
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {

@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::call::{self, Permitted};
 use crate::{
     api::{access_log::RequestLog, body::ReceivedBody},
-    gateway::Gateway,
+    gateway::{Gateway, retries::RecordedCall},
     ledger::Caller,
     metered::{Form, NotStarted},
     prompt::{ChatCall, ToolOrderError, check_order},
@@ -20,6 +20,7 @@ pub(crate) async fn respond(
     caller: Caller,
     log: &RequestLog,
     body: &ReceivedBody,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Response, NotStarted> {
     let mut call = if body.is_large() {
         Box::pin(prepare_large(gateway, &caller, log, body)).await?
@@ -28,7 +29,7 @@ pub(crate) async fn respond(
     };
     call.body_memory = body.memory();
     // §8 Admits, runs and charges the call.
-    call::respond(gateway, caller, log.clone(), call, Form::Chat).await
+    call::respond(gateway, caller, log.clone(), call, Form::Chat, recorded).await
 }
 
 /// Like [`prepare`], on a thread of its own, so that other requests do not wait for it.

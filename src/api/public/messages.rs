@@ -9,7 +9,7 @@ use crate::{
     api::{access_log::RequestLog, body::ReceivedBody, json_response},
     base::keys::random_id,
     catalog::Model,
-    gateway::Gateway,
+    gateway::{Gateway, retries::RecordedCall},
     ledger::Caller,
     metered::{Form, NotStarted},
     prompt::ChatCall,
@@ -29,6 +29,7 @@ pub(crate) async fn respond(
     log: &RequestLog,
     headers: &NativeHeaders,
     body: &ReceivedBody,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Response, NotStarted> {
     let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Answer).await?;
     let Prepared {
@@ -41,7 +42,7 @@ pub(crate) async fn respond(
         request_id: log.request_id(),
         wants_edits,
     }));
-    call::respond(gateway, caller, log.clone(), call, form).await
+    call::respond(gateway, caller, log.clone(), call, form, recorded).await
 }
 
 /// Counts the tokens of a message's input, which costs nothing: by the provider that would get the request as it is, or
@@ -53,9 +54,16 @@ pub(crate) async fn count(
     headers: &NativeHeaders,
     body: &ReceivedBody,
 ) -> Result<Response, NotStarted> {
-    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Count).await?;
-    let counted = counted_by_provider(gateway, &prepared.call).await?;
-    let tokens = counted.unwrap_or_else(|| prepared.call.count().estimate);
+    let prepared = prepare(gateway, &caller, log, headers, body, Purpose::Count).await;
+    let tokens = match prepared {
+        Ok(prepared) => {
+            let counted = counted_by_provider(gateway, &prepared.call).await?;
+            counted.unwrap_or_else(|| prepared.call.count().estimate)
+        }
+        // No target of the hybrid can hold it; clients shorten the conversation by this number.
+        Err(GatewayError::ContextLengthExceeded { input, .. }) => input,
+        Err(error) => return Err(error.into()),
+    };
     let body = format!("{{\"input_tokens\":{tokens}}}");
     Ok(json_response(body.into_bytes()))
 }
@@ -122,10 +130,18 @@ fn check(
     // The body is a JSON object with the right types.
     let mut request = MessagesRequest::parse(body.bytes(), purpose)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(gateway, caller, &mut request.chat, log)?;
+    let permitted = Permitted::check(gateway, caller, &mut request.chat, log);
+    let mut permitted = permitted.map_err(GatewayError::beginning_with_path)?;
     // Its blocks and values are allowed.
     let takes_native = permitted.takes_native();
-    let converted = request.into_chat(takes_native)?;
+    let mut converted = request.into_chat(takes_native)?;
+    if takes_native {
+        permitted.limit_stops();
+    }
+    // One token is reserved for a request that generates none, unless the model has a minimum, which refuses it.
+    if converted.extras.is_warming && permitted.model().min_output.is_none() {
+        converted.chat.max_tokens = converted.chat.max_tokens.map(|_| 1);
+    }
     let (model, max_tokens) = (permitted.model().clone(), converted.chat.max_tokens);
     let account = (caller.account_id.as_str(), caller.plan);
     let call = permitted.prepare(gateway, account, converted.chat);
@@ -167,9 +183,9 @@ fn in_terms_of_messages(
             let message = message.replace("`stop`", "`stop_sequences`");
             GatewayError::invalid("stop_sequences", format!("stop_sequences: {message}"))
         }
-        _ => {
-            let message = format!("{param}: {message}");
-            GatewayError::invalid(param, message)
+        ("response_format", _) => {
+            GatewayError::invalid("output_config.format", message).beginning_with_path()
         }
+        _ => GatewayError::invalid(param, message).beginning_with_path(),
     }
 }

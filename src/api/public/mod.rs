@@ -17,10 +17,11 @@ mod models;
 mod payments;
 mod provider;
 mod responses;
+mod retries;
 mod router;
 mod sse;
 
-pub(crate) use billed::Endpoint;
+pub(crate) use billed::{CallHeaders, Endpoint};
 pub(crate) use call::explain;
 pub use front::Front;
 pub(crate) use payments::delivered;

@@ -8,19 +8,28 @@ use std::{
 };
 
 use axum::{
+    Extension,
+    body::Body,
     extract::{Path, Request, State, rejection::PathRejection},
     http::{Uri, header},
     response::Response,
 };
+use memchr::memmem;
 
-use super::call::{self, Permitted};
+use super::{
+    call::{self, Permitted},
+    retries, sse,
+};
 use crate::{
     api::{
         access_log::RequestLog, body::ReceivedBody, extract::Authenticated, json_response, layers,
     },
     base::keys::random_id,
     conversations::Record,
-    gateway::Gateway,
+    gateway::{
+        Gateway,
+        retries::{Begin, RecordedCall},
+    },
     ledger::Caller,
     metered::{Form, NotStarted, now},
     prompt::{ChatCall, ToolOrderError, check_order},
@@ -29,7 +38,7 @@ use crate::{
         error::GatewayError,
         responses::{
             Input, Item, NewResponse, ResponsesRequest, ToolNames, conversation, deleted,
-            response_of_item,
+            last_event, response_of_item,
         },
     },
 };
@@ -40,6 +49,7 @@ pub(crate) async fn respond(
     caller: Caller,
     log: &RequestLog,
     body: &ReceivedBody,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Response, NotStarted> {
     // The body is a JSON object with the right types.
     let mut request = if body.is_large() {
@@ -76,7 +86,7 @@ pub(crate) async fn respond(
         prepare(gateway, &caller, permitted, request, earlier, items)?
     };
     call.body_memory = body.memory();
-    let response = call::respond(gateway, caller, log.clone(), call, form).await;
+    let response = call::respond(gateway, caller, log.clone(), call, form, recorded).await;
     response.map_err(|not_started| not_started.map(with_responses_field))
 }
 
@@ -153,17 +163,85 @@ pub(crate) async fn websocket(State(gateway): State<Arc<Gateway>>, request: Requ
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
+    Extension(log): Extension<RequestLog>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, GatewayError> {
-    let mut pairs = uri.query().unwrap_or_default().split('&');
-    if pairs.any(|pair| pair == "stream=true") {
-        let message = "A stored response cannot be streamed; leave `stream` out.";
-        return Err(GatewayError::invalid("stream", message));
+    let id = as_text(id);
+    if let Some(resumed) = Resumed::read(uri.query().unwrap_or_default())? {
+        return resumed.stream(&gateway, &caller, &log, &id).await;
     }
     let stored = Stored::of(&gateway, &caller.account_id);
-    let record = stored.find(&as_text(id)).await?;
+    let record = stored.find(&id).await?;
     Ok(json_response(record.response.into_bytes()))
+}
+
+/// A stored stream that is sent again, during its generation or after it.
+struct Resumed {
+    /// The events that the client has already.
+    skipped: u64,
+}
+
+impl Resumed {
+    /// Reads `stream` and `starting_after`; `None` if no stream is wanted.
+    fn read(query: &str) -> Result<Option<Self>, GatewayError> {
+        let value = |name: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        match value("stream") {
+            None | Some("false") => return Ok(None),
+            Some("true") => {}
+            Some(_) => {
+                return Err(GatewayError::invalid(
+                    "stream",
+                    "`stream` must be `true` or `false`.",
+                ));
+            }
+        }
+        let last = value("starting_after").map(str::parse::<u32>).transpose();
+        let last = last.map_err(|_| {
+            let message =
+                "`starting_after` must be the `sequence_number` of the last event that you have.";
+            GatewayError::invalid("starting_after", message)
+        })?;
+        Ok(Some(Self {
+            skipped: last.map_or(0, |last| u64::from(last) + 1),
+        }))
+    }
+
+    async fn stream(
+        self,
+        gateway: &Gateway,
+        caller: &Caller,
+        log: &RequestLog,
+        id: &str,
+    ) -> Result<Response, GatewayError> {
+        if let Some(recording) = gateway.retries.running_response(&caller.account_id, id)
+            && let Begin::Stream { style, .. } = recording.begun().await
+        {
+            return Ok(retries::running(&recording, style, self.skipped, log));
+        }
+        let record = Stored::of(gateway, &caller.account_id).find(id).await?;
+        let Some(events) = &record.events else {
+            let message = "This response cannot be streamed again: it was not streamed, or its events were too long to be \
+                kept. Leave `stream` out.";
+            return Err(GatewayError::invalid("stream", message));
+        };
+        let skipped = usize::try_from(self.skipped).unwrap_or(usize::MAX);
+        let mut ends = memmem::find_iter(events.as_bytes(), b"\n\n").map(|at| at + 2);
+        let start = match skipped.checked_sub(1) {
+            None => 0,
+            Some(before) => ends.nth(before).unwrap_or(events.len()),
+        };
+        let count = memmem::find_iter(events.as_bytes(), b"\n\n").count();
+        let mut body = events[start..].to_owned();
+        if skipped <= count {
+            body.push_str(&last_event(count, &record.response));
+        }
+        body.push_str("data: [DONE]\n\n");
+        Ok(sse::with_headers(Body::from(body)))
+    }
 }
 
 /// `DELETE /v1/responses/{id}`, for the account that owns it.

@@ -19,29 +19,34 @@ use tokio::sync::mpsc;
 
 use crate::{
     api::access_log::RequestLog,
-    metered::{Ending, Frame, StreamStyle},
+    metered::{Ending, Frame},
     net::silence::Silence,
-    wire::error::GatewayError,
+    wire::{error::GatewayError, stream_style::StreamStyle},
 };
 
 /// Time without a frame after which a comment or ping is sent. It is shorter than the timeouts of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The response that starts a stream; how it ends is added to the log.
+/// The response that starts a stream; how it ends is added to the log. `sent` events were sent in an earlier response.
 pub(crate) fn response(
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
     style: StreamStyle,
+    sent: u64,
 ) -> Response {
-    let body = FrameBody {
+    with_headers(Body::new(FrameBody {
         frames,
         log,
         style,
-        sent: 0,
+        sent,
         silence: Silence::new(KEEP_ALIVE),
         ended: false,
-    };
-    let mut response = Response::new(Body::new(body));
+    }))
+}
+
+/// A response with events.
+pub(crate) fn with_headers(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -57,7 +62,7 @@ struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
     style: StreamStyle,
-    /// Number of frames sent, for the sequence number of an error event.
+    /// Number of frames before, for the sequence number of an error event.
     sent: u64,
     silence: Silence,
     ended: bool,
@@ -114,10 +119,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        metered::{ErrorWriter, Form},
+        metered::Form,
         wire::{
             messages::NewMessage,
             responses::{NewResponse, ResponsesRequest},
+            stream_style::ErrorWriter,
         },
     };
 
@@ -127,7 +133,7 @@ mod tests {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), style).into_body();
+        let body = response(receiver, RequestLog::default(), style, 0).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -148,7 +154,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
         let style = Form::Chat.stream_style();
-        let body = response(receiver, RequestLog::default(), style).into_body();
+        let body = response(receiver, RequestLog::default(), style, 0).into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -218,7 +224,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_without_frames_sends_pings() {
         let (sender, receiver) = mpsc::channel(8);
-        let body = response(receiver, RequestLog::default(), messages_style()).into_body();
+        let body = response(receiver, RequestLog::default(), messages_style(), 0).into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         tokio::time::sleep(Duration::from_secs(16)).await;
         let end = Frame::End(Ending::Finished { usage: None });

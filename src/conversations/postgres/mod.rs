@@ -77,12 +77,13 @@ impl PostgresStore {
             (&record.account_id, Type::TEXT),
             (&record.response.as_bytes(), Type::BYTEA),
             (&record.input.as_bytes(), Type::BYTEA),
+            (&record.events.as_deref().map(str::as_bytes), Type::BYTEA),
             (&database.clock_ms(), Type::INT8),
             (&retention_ms, Type::INT8),
             (&i64::from(per_account), Type::INT8),
             (&i64::from(in_all), Type::INT8),
         ];
-        let statement = "SELECT store_response($1, $2, $3, $4, $5, $6, $7, $8)";
+        let statement = "SELECT store_response($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         database
             .run(&database.writes, Retry::Idempotent, statement, values)
             .await?;
@@ -98,7 +99,7 @@ impl PostgresStore {
             return Ok(None);
         }
         let database = &self.database;
-        let statement = "SELECT id, account_id, response, input FROM responses
+        let statement = "SELECT id, account_id, response, input, events FROM responses
                          WHERE id = $1 AND account_id = $2 AND stored_ms > responses_now($3) - $4";
         let values: Values<'_> = &[
             (&id, Type::TEXT),
@@ -144,15 +145,17 @@ fn has_zero_byte(account_id: &str, id: &str) -> bool {
 }
 
 fn record(row: &Row) -> Result<Record, Error> {
-    let text = |column| -> Result<String, Error> {
-        let bytes: Vec<u8> = row.try_get(column)?;
+    let as_text = |bytes: Vec<u8>| {
         String::from_utf8(bytes).map_err(|error| Error::Unexpected(error.to_string()))
     };
+    let text = |column| -> Result<String, Error> { as_text(row.try_get(column)?) };
+    let events: Option<Vec<u8>> = row.try_get(4)?;
     Ok(Record {
         id: row.try_get(0)?,
         account_id: row.try_get(1)?,
         response: text(2)?,
         input: text(3)?,
+        events: events.map(as_text).transpose()?.map(Arc::from),
     })
 }
 

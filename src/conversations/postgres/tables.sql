@@ -6,7 +6,9 @@ CREATE TABLE responses (
     account_id text   NOT NULL,
     stored_ms  bigint NOT NULL,
     response   bytea  NOT NULL,
-    input      bytea  NOT NULL
+    input      bytea  NOT NULL,
+    -- The events of a streamed response but the last; NULL if it was not streamed, or if they were too long.
+    events     bytea
 );
 CREATE INDEX responses_by_account ON responses (account_id, sequence);
 CREATE INDEX responses_by_time ON responses (stored_ms);
@@ -32,7 +34,7 @@ $$;
 -- while an index marks its entries of dead rows and skips them.
 CREATE FUNCTION store_response(
     new_id text, new_account_id text, new_response bytea, new_input bytea,
-    clock_ms bigint, retention_ms bigint, per_account bigint, in_all bigint
+    new_events bytea, clock_ms bigint, retention_ms bigint, per_account bigint, in_all bigint
 ) RETURNS boolean LANGUAGE plpgsql
 SET lock_timeout = '2s'
 SET enable_seqscan = off
@@ -43,8 +45,8 @@ BEGIN
     -- The commit does not wait for the disk; a crash of the server may lose the last responses.
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM sweep_responses(clock_ms, retention_ms);
-    INSERT INTO responses (id, account_id, stored_ms, response, input)
-        VALUES (new_id, new_account_id, responses_now(clock_ms), new_response, new_input)
+    INSERT INTO responses (id, account_id, stored_ms, response, input, events)
+        VALUES (new_id, new_account_id, responses_now(clock_ms), new_response, new_input, new_events)
         ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;

@@ -2,6 +2,8 @@
 //!
 //! Each uses an index, or scans the entries of an index of at most 1,000 records.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::{Record, Settings};
@@ -35,7 +37,7 @@ pub(crate) fn find(
 ) -> rusqlite::Result<Option<Record>> {
     connection
         .prepare_cached(
-            "SELECT id, account_id, response, input FROM responses
+            "SELECT id, account_id, response, input, events FROM responses
              WHERE id = ?1 AND account_id = ?2 AND stored_ms > ?3",
         )?
         .query_row(params![id, account_id, expired_ms], |row| {
@@ -44,6 +46,7 @@ pub(crate) fn find(
                 account_id: row.get(1)?,
                 response: row.get(2)?,
                 input: row.get(3)?,
+                events: row.get::<_, Option<String>>(4)?.map(Arc::from),
             })
         })
         .optional()
@@ -79,15 +82,16 @@ fn delete_expired(connection: &Connection, expired_ms: i64) -> rusqlite::Result<
 fn insert(connection: &Connection, record: &Record, now_ms: i64) -> rusqlite::Result<bool> {
     let inserted = connection
         .prepare_cached(
-            "INSERT INTO responses (id, account_id, stored_ms, response, input)
-             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO responses (id, account_id, stored_ms, response, input, events)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (id) DO NOTHING",
         )?
         .execute(params![
             record.id,
             record.account_id,
             now_ms,
             record.response,
-            record.input
+            record.input,
+            record.events
         ])?;
     Ok(inserted > 0)
 }

@@ -6,7 +6,9 @@ CREATE TABLE responses (
     account_id TEXT NOT NULL,
     stored_ms  INTEGER NOT NULL,
     response   TEXT NOT NULL,
-    input      TEXT NOT NULL
+    input      TEXT NOT NULL,
+    -- The events of a streamed response but the last; NULL if it was not streamed, or if they were too long.
+    events     TEXT
 ) STRICT;
 CREATE INDEX responses_by_account ON responses (account_id);
 CREATE INDEX responses_by_time ON responses (stored_ms);

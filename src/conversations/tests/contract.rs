@@ -45,6 +45,7 @@ async fn records_are_found_unchanged(given: Given) {
             account_id: "a".into(),
             response: (*text).into(),
             input: format!("[{text}]"),
+            events: None,
         };
         let kept = given.conversations.store(record.clone()).await.unwrap();
         assert_eq!(kept, StoreOutcome::Stored);

@@ -139,5 +139,6 @@ fn record(account_id: &str, id: &str) -> Record {
         account_id: account_id.into(),
         response: format!("{{\"id\":\"{id}\"}}"),
         input: "[]".into(),
+        events: None,
     }
 }

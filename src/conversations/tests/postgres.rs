@@ -203,7 +203,7 @@ async fn a_locked_table_times_out_and_is_used_again() {
 async fn storing_does_not_wait_for_the_disk() {
     let address = new_database(PostgresServer::shared());
     let connected = address.connect().await.unwrap();
-    let store = "SELECT store_response('r', 'a', '', '', NULL, 1000, 100, 1000),
+    let store = "SELECT store_response('r', 'a', '', '', NULL, NULL, 1000, 100, 1000),
                         current_setting('synchronous_commit')";
     let row = connected.query_typed_one(store, &[]).await.unwrap();
     assert_eq!((row.get(0), row.get(1)), (true, "off"));

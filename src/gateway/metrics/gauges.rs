@@ -28,6 +28,8 @@ pub(crate) struct Snapshot {
     pub abandoned: usize,
     /// Bytes reserved for request bodies, and the most that can be.
     pub body_memory: (usize, usize),
+    /// Bytes of responses in memory, for retries.
+    pub recorded: usize,
     /// Accounts, and networks of clients, that were refused too often.
     pub blocked: (usize, usize),
     /// Charges in the spool.
@@ -49,6 +51,7 @@ pub(super) struct Gauges {
     abandoned: Gauge,
     body_memory: Gauge,
     body_memory_limit: Gauge,
+    recorded: Gauge,
     blocked: Family<BlockedLabel, Gauge>,
     waiting: Gauge,
     admissions_running: Gauge,
@@ -82,6 +85,12 @@ impl Gauges {
             "Most memory that can be reserved for request bodies",
             Unit::Bytes,
             self.body_memory_limit.clone(),
+        );
+        registry.register_with_unit(
+            "retry_memory",
+            "Memory of the responses of running calls, and of calls whose clients have left, for retries",
+            Unit::Bytes,
+            self.recorded.clone(),
         );
         registry.register(
             "blocked_clients",
@@ -139,6 +148,7 @@ impl Gauges {
         self.abandoned.set(count(now.abandoned));
         self.body_memory.set(count(now.body_memory.0));
         self.body_memory_limit.set(count(now.body_memory.1));
+        self.recorded.set(count(now.recorded));
         for (by, blocked) in [("account", now.blocked.0), ("address", now.blocked.1)] {
             let label = BlockedLabel { by };
             self.blocked.get_or_create(&label).set(count(blocked));

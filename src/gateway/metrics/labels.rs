@@ -50,6 +50,11 @@ pub(super) struct UpstreamLabel {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ReplayLabel {
+    pub kind: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ToolLabels {
     pub tool: String,
     pub outcome: &'static str,

@@ -25,12 +25,12 @@ use self::{
     gauges::Gauges,
     labels::{
         AttemptLabels, CallLabels, CodeLabel, DeliveryLabels, HybridLabels, ModelLabel,
-        RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
+        ReplayLabel, RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
     },
 };
 use crate::{
     base::money::PicoUsd,
-    ledger::{Call, Health, Outcome},
+    ledger::{Call, Health, Outcome, ReplayKind},
     wire::chat::Usage,
 };
 
@@ -69,6 +69,7 @@ pub struct Metrics {
     provider_cost: Family<ModelLabel, Counter>,
     below_cost: Family<ModelLabel, Counter>,
     over_bound: Family<UpstreamLabel, Counter>,
+    replays: Family<ReplayLabel, Counter>,
     deliveries: Family<DeliveryLabels, Counter>,
     cached: Cached,
 }
@@ -105,6 +106,7 @@ impl Metrics {
             provider_cost: Family::default(),
             below_cost: Family::default(),
             over_bound: Family::default(),
+            replays: Family::default(),
             deliveries: Family::default(),
             cached: Cached::default(),
         };
@@ -184,6 +186,11 @@ impl Metrics {
             "usage_over_bound",
             "Responses whose provider reported more tokens than the request could use; charged up to that bound",
             self.over_bound.clone(),
+        );
+        registry.register(
+            "replays",
+            "Requests that got the response of another call, which costs nothing",
+            self.replays.clone(),
         );
     }
 
@@ -284,6 +291,12 @@ impl Metrics {
         self.over_bound
             .get_or_create(&UpstreamLabel { upstream })
             .inc();
+    }
+
+    /// Counts a request that got the response of another call.
+    pub(crate) fn replayed(&self, kind: ReplayKind) {
+        let kind = kind.as_str();
+        self.replays.get_or_create(&ReplayLabel { kind }).inc();
     }
 
     /// Counts a run of a built-in tool.

@@ -11,7 +11,7 @@ use super::{directory::Shared, sqlite::Database, steps};
 use crate::{
     ledger::{
         Account, AccountChange, Call, CeilingChange, Charged, Grant, Key, KeyState, LedgerError,
-        LimitRule, ModelSettings, PendingCharge, Violation,
+        LimitRule, ModelSettings, PendingCharge, Replay, Violation,
     },
     net::callbacks::{Callback, Queue},
     wire::chat::Usage,
@@ -28,6 +28,11 @@ pub(crate) enum Command {
         call: Box<Call>,
         was_held: bool,
     },
+    /// Records a request that got the response of another call.
+    RecordReplay(Box<Replay>),
+    /// Deletes responses kept for retries that are too old at this time, and makes room while they take more than so
+    /// many bytes.
+    SweepResponses(i64, u64, Reply<bool>),
     AddGrant(String, Grant, Reply<Grant>),
     CreateAccount(Account, Reply<Account>),
     /// Creates an account unless its ID exists.
@@ -109,12 +114,15 @@ enum Outcome {
     Charge(PendingReply<Charged>, Arc<Call>),
     Settled(PendingReply<Option<Charged>>, Arc<PendingCharge>),
     Released(Result<(), LedgerError>, CallLabel),
+    Replayed(Result<(), LedgerError>, CallLabel),
     Grant(PendingReply<Grant>),
     Account(PendingReply<Account>),
     Key(PendingReply<Key>),
     Model(PendingReply<ModelSettings>),
     Limit(PendingReply<LimitRule>),
     Violations(PendingReply<Vec<Violation>>),
+    /// Whether there may be more to do.
+    Swept(PendingReply<bool>),
     Done(PendingReply<()>),
 }
 
@@ -157,6 +165,23 @@ impl Command {
                     failed: is_fatal(&result),
                     outcome: Outcome::Released(result, label),
                 }
+            }
+            Self::RecordReplay(replay) => {
+                let label = CallLabel {
+                    id: replay.call_id.0,
+                    account_id: replay.account_id.clone(),
+                };
+                let result = run(within, |database, _| Ok(database.insert_replay(&replay)?));
+                Executed {
+                    failed: is_fatal(&result),
+                    outcome: Outcome::Replayed(result, label),
+                }
+            }
+            Self::SweepResponses(now_ms, most, reply) => {
+                let result = run(within, |database, _| {
+                    Ok(database.sweep_responses(now_ms, most)?)
+                });
+                executed(result, reply, Outcome::Swept)
             }
             Self::AddGrant(account_id, grant, reply) => {
                 let result = run(within, |database, directory| {
@@ -301,12 +326,24 @@ impl Executed {
                 }
                 None
             }
+            Outcome::Replayed(result, CallLabel { id, account_id }) => {
+                if let Err(error) = after_commit(result, committed) {
+                    tracing::warn!(
+                        %error,
+                        call = id,
+                        account.id = account_id,
+                        "recording a retry failed; it is missing from the trace of its call"
+                    );
+                }
+                None
+            }
             Outcome::Grant(pending) => pending.send(committed),
             Outcome::Account(pending) => pending.send(committed),
             Outcome::Key(pending) => pending.send(committed),
             Outcome::Model(pending) => pending.send(committed),
             Outcome::Limit(pending) => pending.send(committed),
             Outcome::Violations(pending) => pending.send(committed),
+            Outcome::Swept(pending) => pending.send(committed),
             Outcome::Done(pending) => pending.send(committed),
         }
     }

@@ -23,6 +23,7 @@ mod command;
 mod directory;
 mod export;
 mod history;
+mod idempotency;
 mod keys;
 mod pages;
 mod pending;

@@ -182,6 +182,48 @@ CREATE TABLE redo_log (
 CREATE TABLE posted (last_seq INTEGER NOT NULL) STRICT;
 INSERT INTO posted VALUES (0);
 
+-- Responses of charged calls that had an `Idempotency-Key`, for retries: written in the transaction of the charge. They
+-- are text of customers, so they are deleted after `retries.keep_hours`.
+CREATE TABLE idempotent_responses (
+    account_id    TEXT NOT NULL REFERENCES accounts (id),
+    -- As the client sent it.
+    key           TEXT NOT NULL,
+    -- SHA-256 of the request's path and body.
+    request_hash  BLOB NOT NULL,
+    call_id       INTEGER NOT NULL,
+    stored_at_ms  INTEGER NOT NULL,
+    kept_until_ms INTEGER NOT NULL,
+    stream        INTEGER NOT NULL,
+    -- The model that a hybrid chose.
+    routed_model  TEXT,
+    body_bytes    INTEGER NOT NULL,
+    -- NULL if it was too long, or had to make room for others. The key stays: a retry is not charged again.
+    body          TEXT,
+    PRIMARY KEY (account_id, key)
+) STRICT;
+-- Which are the oldest, and how much room do all take?
+CREATE INDEX idempotent_responses_by_age ON idempotent_responses (stored_at_ms, body_bytes) WHERE body IS NOT NULL;
+-- Which are too old?
+CREATE INDEX idempotent_responses_by_end ON idempotent_responses (kept_until_ms);
+
+-- Requests that got the response of another call, which costs nothing: at most twenty of a call.
+CREATE TABLE replays (
+    id         INTEGER PRIMARY KEY,
+    call_id    INTEGER NOT NULL,
+    account_id TEXT NOT NULL,
+    -- The `X-Request-ID` of the retry.
+    request_id TEXT NOT NULL,
+    -- `attached` to a running call, or `replayed` after its end.
+    kind       TEXT NOT NULL,
+    at_ms      INTEGER NOT NULL
+) STRICT;
+-- Which requests got the response of a call?
+CREATE INDEX replays_by_call ON replays (call_id);
+-- Which call had this X-Request-ID?
+CREATE INDEX replays_by_request ON replays (request_id);
+-- How many of an account were there lately?
+CREATE INDEX replays_by_account ON replays (account_id, at_ms);
+
 -- Every grant, charge and expiry in order, with the balance after it. `ref` is the grant's ID or the call's.
 CREATE VIEW ledger AS
     SELECT seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at FROM ledger_entries

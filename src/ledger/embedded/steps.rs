@@ -27,6 +27,11 @@ pub(crate) fn charge(
     cost: NanoUsd,
 ) -> Result<Charged, LedgerError> {
     let now = call.ended_ms.div_euclid(1_000);
+    if let Some(idempotency) = &call.idempotency
+        && database.is_key_spent(call, idempotency)?
+    {
+        return Err(LedgerError::KeySpent);
+    }
     let (update, charge) = {
         let directory = directory.read();
         let mut credit = directory.credit(&call.account_id);
@@ -42,6 +47,9 @@ pub(crate) fn charge(
         balance_after: charge.after,
     };
     database.insert_charged(call, charged, &charge)?;
+    if let Some(idempotency) = &call.idempotency {
+        database.insert_response(call, idempotency)?;
+    }
     Ok(charged)
 }
 
@@ -58,6 +66,12 @@ pub(crate) fn settle_pending(
     }
     if database.is_pruned(call)? {
         pending.warn_of_pruning();
+        return Ok(None);
+    }
+    if let Some(idempotency) = &call.idempotency
+        && database.is_key_spent(call, idempotency)?
+    {
+        pending.warn_of_spent_key();
         return Ok(None);
     }
     directory

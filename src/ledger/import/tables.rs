@@ -143,6 +143,38 @@ const USAGE_DAYS: Table = Table {
     identity: None,
 };
 
+const IDEMPOTENT_RESPONSES: Table = Table {
+    name: "idempotent_responses",
+    key: &["account_id", "key"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("key"),
+        Column::bytes("request_hash"),
+        Column::int("call_id"),
+        Column::int("stored_at_ms"),
+        Column::int("kept_until_ms"),
+        Column::flag("stream"),
+        Column::text("routed_model"),
+        Column::int("body_bytes"),
+        Column::text("body"),
+    ],
+    identity: None,
+};
+
+const REPLAYS: Table = Table {
+    name: "replays",
+    key: &["id"],
+    columns: &[
+        Column::int("id"),
+        Column::int("call_id"),
+        Column::text("account_id"),
+        Column::text("request_id"),
+        Column::text("kind"),
+        Column::int("at_ms"),
+    ],
+    identity: Some("id"),
+};
+
 const MODEL_SETTINGS: Table = Table {
     name: "model_settings",
     key: &["model_id"],
@@ -173,6 +205,8 @@ pub(crate) const TABLES: &[Table] = &[
     LEDGER_ENTRIES,
     CALLS,
     USAGE_DAYS,
+    IDEMPOTENT_RESPONSES,
+    REPLAYS,
     MODEL_SETTINGS,
     LIMITS,
 ];

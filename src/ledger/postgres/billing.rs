@@ -135,6 +135,7 @@ impl Shared {
         };
         let reply = received.map_err(|_| LedgerError::Stopped)?;
         let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
+        self.count_kept(&waiting.call);
         if reply.is_late {
             self.count_late_settlement(&waiting.call, waiting.charged.1);
         }
@@ -194,6 +195,7 @@ fn terms(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> Ho
         model: &call.model,
         reservations: &call.reservations,
         admitted_at: call.admitted_ms.div_euclid(1_000),
+        idempotency: call.idempotency.as_deref(),
     }
 }
 

@@ -58,7 +58,8 @@ impl Shared {
             }
         }
         let query =
-            format!("SELECT {COLUMNS} FROM calls WHERE request_id = $1 ORDER BY id DESC LIMIT 100");
+            format!("SELECT {COLUMNS} FROM calls WHERE id = ANY (ARRAY(SELECT id FROM calls WHERE request_id = $1
+                UNION SELECT call_id FROM replays WHERE request_id = $1)) ORDER BY id DESC LIMIT 100");
         let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }

@@ -28,8 +28,9 @@ use crate::{
     ledger::CallId,
 };
 
-/// The most operations in one batch.
+/// The most operations in one batch, and the bytes from which on it takes no further ones: charges may have responses.
 const MAX_BATCH: usize = 256;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 /// Interval of probes of a database that failed.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -129,13 +130,16 @@ impl LaneTask {
             };
             let Some(first) = first else { return };
             let (mut batch, mut waiting) = (Vec::new(), Vec::new());
-            let mut next = Some(first);
+            let (mut next, mut bytes) = (Some(first), 0);
             while let Some(message) = next {
                 match message {
-                    Message::Operation(operation) => batch.push(operation),
+                    Message::Operation(operation) => {
+                        bytes += operation.bytes();
+                        batch.push(operation);
+                    }
                     Message::Barrier(reply) => waiting.push(reply),
                 }
-                next = if batch.len() < MAX_BATCH {
+                next = if batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
                     self.queue.try_recv().ok()
                 } else {
                     None

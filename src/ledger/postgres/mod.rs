@@ -9,13 +9,16 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::timeout,
+};
 
 mod admin;
 mod audit;
@@ -24,6 +27,7 @@ mod cache;
 mod export;
 mod flusher;
 mod history;
+mod idempotency;
 mod keys;
 mod lane;
 mod lease;
@@ -89,6 +93,11 @@ pub struct Shared {
     open_holds: AtomicUsize,
     open_amount: AtomicI64,
     frozen: AtomicUsize,
+    /// Bytes of responses that this gateway has stored for retries since it last made room.
+    kept_bytes: AtomicU64,
+    /// One permit for each connection that looks up idempotency keys, or records replays.
+    lookups_of_keys: Semaphore,
+    replays: Arc<Semaphore>,
     auditing: tokio::sync::Mutex<audit::Progress>,
 }
 
@@ -212,6 +221,9 @@ impl Shared {
             open_holds: AtomicUsize::new(0),
             open_amount: AtomicI64::new(0),
             frozen: AtomicUsize::new(0),
+            kept_bytes: AtomicU64::new(0),
+            lookups_of_keys: Semaphore::new(idempotency::CONNECTIONS),
+            replays: Arc::new(Semaphore::new(1)),
             auditing: tokio::sync::Mutex::default(),
         };
         let loaded = shared.first_settings().await;

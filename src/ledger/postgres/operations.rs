@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::record::{CallRecord, EncodedReservation};
 use crate::{
     base::{money::NanoUsd, rate::Reservation},
-    ledger::{CallId, HoldRefused, LedgerError, Seen, credit::Shortage},
+    ledger::{CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Seen, credit::Shortage},
 };
 
 /// An operation on one account.
@@ -62,7 +62,7 @@ pub(crate) struct Reply {
 
 /// Why an operation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 enum Refusal {
     Key,
     Account,
@@ -73,6 +73,12 @@ enum Refusal {
     Stale,
     Frozen,
     Short,
+    /// Another call with its idempotency key is running or was charged.
+    KeyInProgress,
+    /// As `KeyInProgress`, but that call is of another request.
+    KeyReused,
+    /// Another call with its idempotency key was charged, so this one is not.
+    KeySpent,
 }
 
 /// The reply to a batch.
@@ -96,6 +102,7 @@ pub(crate) struct HoldTerms<'a> {
     pub reservations: &'a [Reservation],
     /// When the call was admitted, in seconds; needed if the hold is restored.
     pub admitted_at: i64,
+    pub idempotency: Option<&'a Idempotency>,
 }
 
 /// An operation as the database function reads it: the type `batch_step`.
@@ -112,6 +119,18 @@ struct Encoded<'a> {
     account_version: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'a RawValue>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    key: Option<EncodedKey<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_body: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_until_ms: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct EncodedKey<'a> {
+    idempotency_key: &'a str,
+    request_hash: String,
 }
 
 #[derive(Serialize)]
@@ -123,6 +142,16 @@ struct EncodedTerms<'a> {
     model: &'a str,
     reservations: Vec<EncodedReservation>,
     admitted_at: i64,
+}
+
+impl<'a> EncodedKey<'a> {
+    fn of(idempotency: &'a Idempotency) -> Self {
+        let key = &*idempotency.key;
+        Self {
+            idempotency_key: &key.key,
+            request_hash: key.request_hash.to_hex(),
+        }
+    }
 }
 
 impl<'a> Encoded<'a> {
@@ -141,6 +170,7 @@ impl<'a> Encoded<'a> {
                 reservations: reservations.map(EncodedReservation::from).collect(),
                 admitted_at: terms.admitted_at,
             }),
+            key: terms.idempotency.map(EncodedKey::of),
             ..Self::default()
         }
     }
@@ -176,7 +206,13 @@ impl Operation {
     /// The record has a cost.
     pub(crate) fn charge(record: &CallRecord<'_>) -> Self {
         let call = record.to_json();
-        let encoded = Encoded::with_call("charge", record, &call);
+        let idempotency = record.call.idempotency.as_deref();
+        let encoded = Encoded {
+            key: idempotency.map(EncodedKey::of),
+            response_body: idempotency.and_then(|idempotency| idempotency.body.as_deref()),
+            response_until_ms: idempotency.map(|it| it.kept_until_ms(record.call.ended_ms)),
+            ..Encoded::with_call("charge", record, &call)
+        };
         Self::new(Kind::Charge, record.account_id(), record.id(), &encoded)
     }
 
@@ -223,6 +259,11 @@ impl Operation {
     /// The operation's JSON.
     pub(crate) fn text(&self) -> Arc<str> {
         self.text.clone()
+    }
+
+    /// The length of its JSON.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// A copy to execute again in case a crash of the server has undone the operation.
@@ -310,6 +351,10 @@ impl Reply {
             Refusal::Account => HoldRefused::NoAccount { balance },
             Refusal::Hold | Refusal::Lease | Refusal::Frozen => HoldRefused::Unavailable,
             Refusal::Stale => HoldRefused::Stale,
+            Refusal::KeyInProgress | Refusal::KeySpent => {
+                HoldRefused::KeyTaken(KeyTaken::InProgress)
+            }
+            Refusal::KeyReused => HoldRefused::KeyTaken(KeyTaken::OtherRequest),
             Refusal::Short => HoldRefused::Short(Shortage {
                 balance,
                 available: NanoUsd::new(self.available_nano_usd),
@@ -325,6 +370,7 @@ impl Reply {
     pub(crate) fn charged(self) -> Result<Self, LedgerError> {
         match self.refusal {
             None => Ok(self),
+            Some(Refusal::KeySpent) => Err(LedgerError::KeySpent),
             Some(_) => Err(LedgerError::NoHold),
         }
     }

@@ -51,7 +51,15 @@ impl Shared {
         let reply = timeout(TIMEOUT, replied).await;
         let reply = reply.map_err(|_| LedgerError::Unavailable)?;
         let reply = reply.map_err(|_| LedgerError::Stopped)?;
-        let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
+        let reply = reply.map_err(|_| LedgerError::NotCommitted)?;
+        let reply = match reply.charged() {
+            Err(LedgerError::KeySpent) => {
+                pending.warn_of_spent_key();
+                return Ok(None);
+            }
+            reply => reply?,
+        };
+        self.count_kept(call);
         if reply.is_late {
             self.count_late_settlement(call, pending.cost);
         }

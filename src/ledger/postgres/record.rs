@@ -225,6 +225,7 @@ pub(crate) fn read(row: &Row) -> Result<Call, Error> {
         attempts: take_list(&mut detail, "attempts"),
         steps: take_list(&mut detail, "steps"),
         reservations: Vec::new(),
+        idempotency: None,
     })
 }
 

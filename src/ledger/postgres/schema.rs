@@ -15,15 +15,16 @@ use crate::{
 };
 
 /// The version of the schema that this program creates.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 /// The oldest version of a gateway that can use it.
-const OLDEST: i32 = 3;
+const OLDEST: i32 = 4;
 
 const SCHEMA: &str = concat!(
     include_str!("sql/tables.sql"),
     include_str!("sql/flush.sql"),
     include_str!("sql/steps.sql"),
     include_str!("sql/credit.sql"),
+    include_str!("sql/idempotency.sql"),
     include_str!("sql/holds.sql"),
     include_str!("sql/ends.sql"),
     include_str!("sql/batch.sql"),

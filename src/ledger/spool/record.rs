@@ -1,6 +1,6 @@
 //! A pending charge as one line of text: version, checksum, JSON. Lines after a damaged one can still be read.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -11,7 +11,10 @@ use crate::{
         rate::Reservation,
     },
     catalog::Prices,
-    ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
+    ledger::{
+        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, PendingCharge,
+        RequestHash, Step,
+    },
     wire::{agent::Agent, chat::Usage},
 };
 
@@ -56,6 +59,8 @@ struct Record {
     decision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agent: Option<Agent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    idempotency: Option<SpooledResponse>,
     /// Time, tokens and step of each reservation.
     places: Vec<(u64, u64, u32)>,
     prompt: u32,
@@ -69,6 +74,19 @@ struct Record {
     cost: i64,
 }
 
+/// The response that is stored with the charge, for retries.
+#[derive(Serialize, Deserialize)]
+struct SpooledResponse {
+    key: String,
+    request_hash: String,
+    keep_seconds: u64,
+    max_total_bytes: u64,
+    body: Option<String>,
+}
+
+/// Longer responses are not spooled with their charges, so that a full disk has room for the charges of others.
+const MAX_BODY_BYTES: usize = 256 << 10;
+
 /// The contents of a spool file.
 #[derive(Default)]
 pub(crate) struct Contents {
@@ -80,6 +98,36 @@ pub(crate) struct Contents {
     pub torn: Option<u64>,
     /// Where the last line ends.
     pub end: u64,
+}
+
+impl SpooledResponse {
+    fn of(idempotency: &Idempotency) -> Self {
+        let Idempotency { key, limits, body } = idempotency;
+        Self {
+            key: key.key.clone(),
+            request_hash: key.request_hash.to_hex(),
+            keep_seconds: limits.keep.as_secs(),
+            max_total_bytes: limits.max_total_bytes,
+            body: body
+                .as_deref()
+                .filter(|body| body.len() <= MAX_BODY_BYTES)
+                .map(str::to_owned),
+        }
+    }
+
+    fn read(self) -> Option<Idempotency> {
+        Some(Idempotency {
+            key: Arc::new(IdempotencyKey {
+                key: self.key,
+                request_hash: RequestHash::from_hex(&self.request_hash)?,
+            }),
+            limits: KeepLimits {
+                keep: Duration::from_secs(self.keep_seconds),
+                max_total_bytes: self.max_total_bytes,
+            },
+            body: self.body.map(Arc::from),
+        })
+    }
 }
 
 /// Encodes the charge as one line, including the line end.
@@ -111,6 +159,7 @@ pub(crate) fn encode(pending: &PendingCharge) -> Vec<u8> {
         steps: call.steps.clone(),
         decision: call.decision.clone(),
         agent: call.agent.as_deref().cloned(),
+        idempotency: call.idempotency.as_deref().map(SpooledResponse::of),
         places: call.reservations.iter().map(flat).collect(),
         prompt: usage.prompt,
         cached: usage.cached,
@@ -167,6 +216,10 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
         decision: line.decision,
         agent: line.agent.map(Arc::new),
         reservations: line.places.into_iter().map(reservation).collect(),
+        idempotency: line
+            .idempotency
+            .and_then(SpooledResponse::read)
+            .map(Box::new),
         charged: None,
     };
     Some(PendingCharge {

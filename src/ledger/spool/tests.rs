@@ -1,6 +1,6 @@
 //! Tests of the spool on real files.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use tempfile::TempDir;
 
@@ -15,7 +15,10 @@ use crate::{
         rate::Reservation,
     },
     catalog::Prices,
-    ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
+    ledger::{
+        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, PendingCharge,
+        RequestHash, Step,
+    },
     wire::{agent::Agent, chat::Usage},
 };
 
@@ -68,6 +71,17 @@ fn charge(number: u64) -> PendingCharge {
             tokens: 9,
             step: 0,
         }],
+        idempotency: Some(Box::new(Idempotency {
+            key: Arc::new(IdempotencyKey {
+                key: "key \"1\"".into(),
+                request_hash: RequestHash::of("/v1/messages", b"{}"),
+            }),
+            limits: KeepLimits {
+                keep: Duration::from_hours(24),
+                max_total_bytes: 10,
+            },
+            body: Some("a response\nin two lines".into()),
+        })),
         charged: None,
     };
     PendingCharge {

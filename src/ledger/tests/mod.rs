@@ -46,6 +46,7 @@ macro_rules! contract {
 mod contract;
 mod contract_accounts;
 mod contract_days;
+mod contract_idempotency;
 mod contract_keys;
 mod contract_pages;
 mod contract_pending;
@@ -284,6 +285,7 @@ impl Paying {
             worst: NanoUsd::new(worst),
             decision: None,
             agent: None,
+            idempotency: None,
             overdraft: NanoUsd::new(overdraft),
         }
     }

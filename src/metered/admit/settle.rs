@@ -35,6 +35,9 @@ impl Admitted {
         let Err(unavailable) = self.charge(usage, outcome, timeout).await else {
             return Ok(Settled::InStore);
         };
+        if matches!(unavailable, GatewayError::IdempotencyInProgress) {
+            return Err(unavailable); // another call with its key was charged
+        }
         let Some(pending) = self.hold.pending_charge(usage, outcome) else {
             return Err(unavailable);
         };
@@ -61,8 +64,20 @@ impl Admitted {
     pub(crate) async fn settle_spooled(mut self, usage: Usage, outcome: Outcome) {
         let gateway = self.gateway.clone();
         let stop = gateway.shutdown.deadline();
-        if self.charge(usage, outcome, stop).await.is_ok() {
-            gateway.spool.settled(self.hold.id());
+        match self.charge(usage, outcome, stop).await {
+            Ok(()) => gateway.spool.settled(self.hold.id()),
+            // The client sent its request again meanwhile, and has paid for that.
+            Err(GatewayError::IdempotencyInProgress) => {
+                gateway.spool.settled(self.hold.id());
+                self.hold.unmark_spooled();
+                let cause = "another call with its idempotency key was charged";
+                tracing::warn!(
+                    call = self.hold.id().0,
+                    "a spooled charge is not made: {cause}"
+                );
+                self.release(Outcome::NotCharged, Some(cause.into()));
+            }
+            Err(_) => {}
         }
     }
 

@@ -1,15 +1,15 @@
 //! A stream whose provider is silent: the response starts before there is anything to relay.
 //!
-//! Models that reason can be silent for minutes, and clients of the Messages API expect a sign of life. So after some
-//! silence the response starts with one. Until then a failure has a status of its own; after it, it is the last event.
+//! Models that reason can be silent for minutes, and clients, or proxies between, may give up on a response without a
+//! head. So after some silence the response starts: a message with a ping, a response of `/v1/responses` with its first
+//! events. Until then a failure has a status of its own; after it, it is the last event.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
-    Admitted, ChatCall, ClientWatch, Failure, Form, Frame, NotStarted, Output, Relay, Reply,
+    Admitted, ChatCall, ClientWatch, Failure, Form, NotStarted, Output, RecordedCall, Relay, Reply,
     Source, Started, open, run_or_spawn,
 };
 
@@ -37,8 +37,9 @@ pub(super) fn stream(
     form: Form,
     admitted: Admitted,
     client: ClientWatch,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> BoxFuture<'static, Result<Started, NotStarted>> {
-    run(call, form, admitted, client).boxed()
+    run(call, form, admitted, client, recorded).boxed()
 }
 
 async fn run(
@@ -46,12 +47,13 @@ async fn run(
     form: Form,
     mut admitted: Admitted,
     mut client: ClientWatch,
+    recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Started, NotStarted> {
     let gateway = admitted.gateway.clone();
     let credits_expire_at = admitted.credits_expire_at();
     let keep_alive = form.stream_style().keep_alive;
     let waiting = client.client.clone();
-    let (output, receiver) = Output::new(form, &call, &admitted);
+    let (mut output, receiver) = Output::new(form, &call, &admitted, recorded);
     let state = gateway.clone();
     let mut opening: BoxFuture<'static, Opening> = Box::pin(async move {
         let opened = open(&state, &mut call, &mut admitted, &mut client).await;
@@ -64,20 +66,23 @@ async fn run(
     });
     let reply = Reply::Stream(receiver);
     let Ok(opened) = tokio::time::timeout(SILENCE, opening.as_mut()).await else {
-        let ping = Frame::Data(Bytes::from_static(keep_alive));
-        let _ = output.frames.try_send(ping);
+        output.recorder.begin(None);
+        output.begin(keep_alive).await;
         let started = Started {
             reply,
             routed: None, // another target may still serve the call
             credits_expire_at,
         };
         gateway.tasks.spawn(async move {
-            let opened = tokio::select! {
-                biased;
-                opened = opening.as_mut() => opened,
-                () = output.frames.closed() => {
-                    waiting.leave();
-                    opening.await
+            let opened = {
+                let frames = output.frames.clone();
+                tokio::select! {
+                    biased;
+                    opened = output.while_silent(opening.as_mut()) => opened,
+                    () = frames.closed() => {
+                        waiting.leave();
+                        opening.await
+                    }
                 }
             };
             match opened.with(output) {
@@ -99,6 +104,7 @@ async fn run(
     match opened.with(output) {
         Ok(relay) => {
             let routed = relay.call.route.routed();
+            relay.output.recorder.begin(routed.clone());
             run_or_spawn(&gateway, Box::pin(relay.run())).await;
             Ok(Started {
                 reply,

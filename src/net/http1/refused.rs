@@ -10,11 +10,23 @@ use axum::{
     http::{self, HeaderName, HeaderValue, Method, Uri},
 };
 
+use super::codec;
+
 /// The header that identifies a request to its caller and in our logs.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The header by which clients of the Messages API are recognised.
+const API_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
 /// Method of the stand-in requests.
 const METHOD: &str = "REFUSED";
+
+/// Most characters of a path that are kept: enough to tell the APIs apart.
+const SEEN_PATH_CHARS: usize = 64;
+
+/// Extension of a stand-in request: the beginning of the path in the refused head.
+#[derive(Clone)]
+struct SeenPath(String);
 
 /// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +66,30 @@ impl Refused {
         }
     }
 
-    /// The stand-in request, with the caller's request ID.
-    pub(crate) fn request(self, id: Option<&[u8]>) -> http::Request<()> {
+    /// The stand-in request for a head, with the caller's request ID and with what tells which API was called.
+    pub(crate) fn request(self, head: &[u8]) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::from_bytes(METHOD.as_bytes()).expect("a valid method");
         *request.uri_mut() = Uri::from_static(self.path());
-        if let Some(id) = id.and_then(|id| HeaderValue::from_bytes(id).ok()) {
-            request.headers_mut().insert(REQUEST_ID, id);
+        for name in [REQUEST_ID, API_VERSION] {
+            let value = codec::seen_header(head, name.as_str());
+            if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+                request.headers_mut().insert(name, value);
+            }
+        }
+        if let Some(path) = codec::seen_path(head) {
+            let path = path.chars().take(SEEN_PATH_CHARS).collect();
+            request.extensions_mut().insert(SeenPath(path));
         }
         request
+    }
+
+    /// The path of a request; for a stand-in request, that of the refused head if it was found.
+    pub(crate) fn path_of(request: &Request) -> &str {
+        match request.extensions().get() {
+            Some(SeenPath(path)) => path,
+            None => request.uri().path(),
+        }
     }
 
     /// The reason that a stand-in request names; `None` for other requests.

@@ -34,6 +34,7 @@ pub(crate) async fn show(
     let call = call.ok_or(PortalError::NotFound)?;
     let mut others = gateway.ledger.find_calls(&call.request_id).await?;
     others.retain(|other| other.id != call.id);
+    let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
@@ -43,6 +44,7 @@ pub(crate) async fn show(
         (attempts(&call.attempts))
         (customers::cost(&call))
         (steps(&call.steps))
+        (customers::retries(&replays))
         (decision(call.decision.as_deref()))
         @if !others.is_empty() {
             section {

@@ -13,7 +13,7 @@ use crate::{
     },
     catalog::{Line, TokenKind},
     gateway::Gateway,
-    ledger::{Breakdown, Call, CallId, Charged, Key, Step},
+    ledger::{Breakdown, Call, CallId, Charged, Key, Replay, ReplayKind, Step},
     portal::{
         error::PortalError,
         formatting,
@@ -36,6 +36,7 @@ pub(crate) async fn show_details(
     let call = call.filter(|call| call.account_id == me.account.id);
     let call = call.ok_or(PortalError::NotFound)?;
     let keys = gateway.ledger.keys_with_ids([call.key_id.as_str()]).await?;
+    let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
@@ -43,6 +44,7 @@ pub(crate) async fn show_details(
         (facts(&call, &keys))
         (cost(&call))
         (steps(&call.steps))
+        (retries(&replays))
     };
     Ok(layout::page(&me, Place::Requests, "Request", &content))
 }
@@ -81,6 +83,30 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dd {
                 code.whole { (call.request_id) } " "
                 span.muted { "Quote it when you ask for help." }
+            }
+        }
+    }
+}
+
+/// The requests that got the response of this one. The console's details page shows them too.
+pub(crate) fn retries(replays: &[Replay]) -> Markup {
+    html! {
+        @if !replays.is_empty() {
+            section {
+                h2 { "Retries that got this response" }
+                p { "They cost nothing." }
+                ul {
+                    @for replay in replays {
+                        li {
+                            code.whole { (replay.request_id) } " "
+                            @match replay.kind {
+                                ReplayKind::Attached => "while it was written",
+                                ReplayKind::Replayed => "afterwards",
+                            }
+                            " " span.muted { (timestamp::shown_ms(replay.at_ms)) }
+                        }
+                    }
+                }
             }
         }
     }

@@ -4,5 +4,6 @@ pub(crate) mod alerter;
 pub(crate) mod pruner;
 pub(crate) mod reconciler;
 pub(crate) mod retention;
+pub(crate) mod retries;
 pub(crate) mod sampler;
 pub(crate) mod settler;

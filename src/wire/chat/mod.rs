@@ -12,5 +12,5 @@ pub(crate) use answer::{Answer, Bill, Choice, FinishReason, ToolCall};
 pub(crate) use frames::{Frames, ShowUsage};
 pub(crate) use message::{Content, Message, Role};
 pub(crate) use request::{ChatRequest, ToolExecution};
-pub(crate) use sampling::{Sampling, Settings};
+pub(crate) use sampling::{MAX_STOPS, Sampling, Settings};
 pub(crate) use tool::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice};

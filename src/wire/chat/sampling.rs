@@ -9,6 +9,8 @@ use crate::{
     wire::{error::GatewayError, integer},
 };
 
+/// The most stop sequences.
+pub(crate) const MAX_STOPS: usize = 4;
 /// The most entries of `logit_bias`.
 const MAX_LOGIT_BIAS: usize = 1_024;
 
@@ -177,11 +179,10 @@ impl Settings {
         within("top_p", self.top_p, 0.0, 1.0)?;
         within("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
         within("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
-        if self.stop.len() > 4 {
-            let message = format!(
-                "`stop` has {} sequences; at most 4 are accepted.",
-                self.stop.len()
-            );
+        let stops = self.stop.len();
+        if stops > MAX_STOPS {
+            let message =
+                format!("`stop` has {stops} sequences; at most {MAX_STOPS} are accepted.");
             return Err(GatewayError::invalid("stop", message));
         }
         let biased = self.logit_bias.as_ref().map_or(0, Map::len);

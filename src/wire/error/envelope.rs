@@ -154,6 +154,7 @@ impl GatewayError {
             | Self::BodyMemoryExhausted
             | Self::CreditUnavailable
             | Self::AdmissionLost
+            | Self::IdempotencyInProgress
             | Self::StorageUnavailable => Some(1),
             _ => None,
         }
@@ -222,27 +223,4 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_quotes_no_more_than_the_start_of_a_long_value() {
-        let model = "ü".repeat(1 << 20);
-        let envelope = GatewayError::ModelNotFound { model }.envelope();
-        let start = "Use a model that GET /v1/models lists: `üü";
-        assert!(envelope.message.starts_with(start));
-        assert!(envelope.message.ends_with('…'));
-        assert!(envelope.message.len() <= MAX_MESSAGE_BYTES);
-        let param = GatewayError::invalid("x".repeat(1_000), "short").envelope();
-        assert_eq!(param.message, "short");
-        assert_eq!(param.param.map(|param| param.len()), Some(MAX_PARAM_BYTES));
-        assert_eq!(cut("exact".into(), 5), "exact");
-        assert_eq!(cut("\"\u{1}".into(), 8), "\"\u{1}");
-        assert_eq!(cut("\"\u{1}".into(), 7), "\"…");
-        for text in ["\u{1}", "\"", "x", "ü"] {
-            let long = text.repeat(5_000);
-            let body = GatewayError::invalid(long.clone(), long).envelope();
-            assert!(body.to_json().len() < 1_000, "{text:?}");
-        }
-    }
-}
+mod tests;

@@ -108,6 +108,22 @@ impl GatewayError {
             Self::BodyMemoryExhausted => unavailable("body_memory_exhausted"),
             Self::CreditUnavailable => unavailable("credit_reservation_unavailable"),
             Self::AdmissionLost => unavailable("admission_state_unavailable"),
+            Self::IdempotencyInProgress => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("idempotency_in_progress"),
+            ),
+            Self::IdempotencyKeyReused => (
+                Status::UNPROCESSABLE_ENTITY,
+                "invalid_request_error",
+                Some("idempotency_key_reused"),
+            ),
+            Self::RecordingCut => unavailable("recording_cut"),
+            Self::AnswerNotKept => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("answer_not_kept"),
+            ),
             Self::StorageUnavailable => unavailable("storage_unavailable"),
             Self::ShuttingDown => unavailable("stopping"),
             Self::Upstream(error) => upstream(error),
@@ -129,6 +145,12 @@ impl GatewayError {
             }
             Self::TierUpgradeRequired { upgrade_url, .. } => format!("{self} {upgrade_url}"),
             Self::Upstream(error) if error.is_context_overflow() => overflow::message(error),
+            Self::ContextLengthExceeded {
+                input,
+                output,
+                most,
+                ..
+            } => overflow::estimated(*input, *output, *most),
             other => other.to_string(),
         }
     }
@@ -245,3 +267,6 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

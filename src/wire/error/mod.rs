@@ -86,7 +86,7 @@ pub enum GatewayError {
         required: Tier,
         upgrade_url: String,
     },
-    #[error("There is no `{method} {path}` here.")]
+    #[error("Check the base URL and the path: there is no `{method} {path}` here.")]
     RouteNotFound { method: String, path: String },
     #[error("Send the request by HTTP, as `POST /v1/responses`. There is no WebSocket here.")]
     WebSocketNotServed,
@@ -100,7 +100,30 @@ pub enum GatewayError {
         "Shorten the conversation. None of the models that `{model}` can choose from for you has a {CONTEXT_OVERFLOW} \
          that fits it."
     )]
-    ContextLengthExceeded { model: String },
+    ContextLengthExceeded {
+        model: String,
+        /// Estimated tokens of the input.
+        input: u64,
+        /// The output budget with the target that has the longest context; 0 if there is none.
+        output: u64,
+        /// The longest context of the targets.
+        most: u64,
+    },
+    #[error("Retry in a moment: a request with this Idempotency-Key is still running.")]
+    IdempotencyInProgress,
+    #[error(
+        "Use another Idempotency-Key: this one was sent before, with another request. A key belongs to one path and body."
+    )]
+    IdempotencyKeyReused,
+    #[error(
+        "Send the request with another Idempotency-Key, or without one, to run it again: it ran once, and its response was \
+         too long to be kept, or had to make room for others."
+    )]
+    AnswerNotKept,
+    #[error(
+        "Retry in a moment: there was no memory to go on with this stream of a call that is running for another request."
+    )]
+    RecordingCut,
     #[error("Retry in a moment: stored responses cannot be reached just now.")]
     StorageUnavailable,
     #[error("{}", rate_limit_message(.0))]
@@ -138,6 +161,21 @@ impl GatewayError {
         Self::InvalidRequest {
             message: message.into(),
             param: Some(param.into()),
+        }
+    }
+
+    /// The error in the form of the Messages API, whose messages begin with the path of the field.
+    #[must_use]
+    pub(crate) fn beginning_with_path(self) -> Self {
+        match self {
+            Self::InvalidRequest {
+                message,
+                param: Some(param),
+            } if !message.starts_with(&format!("{param}: ")) => {
+                let message = format!("{param}: {message}");
+                Self::invalid(param, message)
+            }
+            other => other,
         }
     }
 
@@ -277,6 +315,26 @@ impl GatewayError {
                 "upstream_error",
                 error.status().map(|s| s.to_string()),
             ),
+            Self::IdempotencyInProgress => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                code("idempotency_in_progress"),
+            ),
+            Self::IdempotencyKeyReused => (
+                Status::UNPROCESSABLE_ENTITY,
+                "invalid_request_error",
+                code("idempotency_key_reused"),
+            ),
+            Self::RecordingCut => (
+                Status::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                code("recording_cut"),
+            ),
+            Self::AnswerNotKept => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                code("answer_not_kept"),
+            ),
             Self::StorageUnavailable | Self::ShuttingDown => {
                 (Status::SERVICE_UNAVAILABLE, "service_unavailable", None)
             }
@@ -344,7 +402,9 @@ impl GatewayError {
         match self {
             // The operator may fix it, or another deployment may take the request, before the client gives up.
             Self::Upstream(error) if error.is_operators_fault() => Some(true),
-            Self::Overloaded => Some(true),
+            Self::Overloaded | Self::IdempotencyInProgress => Some(true),
+            // Official clients would retry a 409.
+            Self::AnswerNotKept => Some(false),
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 Some(unpaid.is_temporary)

@@ -15,15 +15,32 @@ pub(super) fn message(error: &UpstreamError) -> String {
     };
     let numbers = numbers(text);
     if let Some((input, output, most)) = with_output(text, &numbers) {
-        return format!(
-            "input length and `max_tokens` exceed context limit: {input} + {output} > {most}. Lower max_tokens, or \
-             shorten the conversation."
-        );
+        return budget_too_large(input, output, most);
     }
     match prompt_alone(text, &numbers) {
-        Some((sent, most)) => format!("prompt is too long: {sent} tokens > {most} maximum"),
+        Some((sent, most)) => prompt_too_long(sent, most),
         None => "prompt is too long: it exceeds the model's maximum context length".to_owned(),
     }
+}
+
+/// The message for a request that no target of a hybrid can hold, with the gateway's estimate of the input.
+pub(super) fn estimated(input: u64, output: u64, most: u64) -> String {
+    if input > most {
+        prompt_too_long(input, most)
+    } else {
+        budget_too_large(input, output, most)
+    }
+}
+
+fn prompt_too_long(input: u64, most: u64) -> String {
+    format!("prompt is too long: {input} tokens > {most} maximum")
+}
+
+fn budget_too_large(input: u64, output: u64, most: u64) -> String {
+    format!(
+        "input length and `max_tokens` exceed context limit: {input} + {output} > {most}. Lower max_tokens, or shorten \
+         the conversation."
+    )
 }
 
 /// Input, output and limit, if the three numbers are there: two of them add up to more than the third.

@@ -145,9 +145,26 @@ impl UpstreamError {
         }
     }
 
-    /// The message for the caller: without host, model name and key, and of the provider's own text at most the
-    /// sanitised reason.
+    /// The message of a failed request for the caller: first what to do, then the cause.
     pub(crate) fn public_message(&self) -> String {
+        let cause = self.public_cause();
+        if matches!(self, Self::Verbatim { .. }) {
+            return cause; // the provider's own words
+        }
+        let advice = if self.is_callers_fault() {
+            "Change the request"
+        } else {
+            "Retry in a moment"
+        };
+        match cause.strip_prefix("The ") {
+            Some(cause) => format!("{advice}: the {cause}"),
+            None => cause, // of a conversation that is too long: it says itself what to do
+        }
+    }
+
+    /// The cause for the caller: without host, model name and key, and of the provider's own text at most the sanitised
+    /// reason.
+    pub(crate) fn public_cause(&self) -> String {
         match self {
             Self::Connect(_) => "The model's provider could not be reached.".into(),
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => {

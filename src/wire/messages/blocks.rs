@@ -134,11 +134,12 @@ impl Notes {
         Ok(())
     }
 
-    /// Notes signed thinking, which only the provider that signed it can read.
-    fn signed(&mut self, text: &JsonText) {
+    /// Notes a text of so many bytes that only a provider of this API gets, such as thinking, which only the provider
+    /// that signed it can read. Without such a provider it has no effect.
+    pub(super) fn note_native(&mut self, bytes: usize) {
         if self.takes_native {
             self.extras.needs_native = true;
-            self.extras.tokens += text.as_json().len() as u64 / BYTES_PER_TOKEN;
+            self.extras.tokens += bytes as u64 / BYTES_PER_TOKEN;
         }
     }
 }
@@ -153,12 +154,12 @@ impl RawBlock {
             "thinking" => {
                 let thinking = self.thinking.ok_or_else(|| missing(place, "thinking"))?;
                 self.signature.ok_or_else(|| missing(place, "signature"))?;
-                notes.signed(&thinking);
+                notes.note_native(thinking.as_json().len());
                 Ok(Piece::Nothing)
             }
             "redacted_thinking" => {
                 let data = self.data.ok_or_else(|| missing(place, "data"))?;
-                notes.signed(&data);
+                notes.note_native(data.as_json().len());
                 Ok(Piece::Nothing)
             }
             _ => self.text(place, notes).map(Piece::Text),

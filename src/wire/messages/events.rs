@@ -4,7 +4,7 @@
 //! clients read it there only; the last but one event has the exact usage. There is no `[DONE]`.
 
 use bytes::Bytes;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{NativeEvent, NewMessage, answer::stop_reason, ids::ToolIds, usage};
 use crate::wire::{
@@ -179,17 +179,87 @@ impl StreamWriter for Events {
 
 /// The last event of a failed stream.
 pub(crate) fn error_event(envelope: &Envelope, request_id: &str) -> Bytes {
-    let kind = match envelope.status.as_u16() {
-        402 => "billing_error",
-        429 => "rate_limit_error",
-        _ => "api_error",
+    let (kind, code) = match envelope.status.as_u16() {
+        // What is called a type elsewhere is the code in this API.
+        402 => ("billing_error", Some(envelope.kind)),
+        429 => ("rate_limit_error", envelope.code.as_deref()),
+        _ => ("api_error", envelope.code.as_deref()),
     };
     let mut details = envelope.extra.clone();
-    details.insert("error_code".into(), json!(envelope.code));
+    details.insert("error_code".into(), json!(code));
+    // Some clients show the message alone.
+    let page = details.get("billing_url").and_then(Value::as_str);
+    let message = match page {
+        Some(page) => format!("{} {page}", envelope.message),
+        None => envelope.message.clone(),
+    };
     let error = json!({
         "type": "error",
-        "error": { "type": kind, "message": envelope.message, "details": details },
+        "error": { "type": kind, "message": message, "details": details },
         "request_id": request_id,
     });
     format!("event: error\ndata: {error}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::{
+            money::NanoUsd,
+            rate::{Ceilings, Limit, Refusal},
+        },
+        wire::error::{GatewayError, Unpaid},
+    };
+
+    /// The error event of a call whose next step was refused.
+    fn event_of(error: &GatewayError) -> Value {
+        let event = error_event(&error.event(), "req_1");
+        let event = std::str::from_utf8(&event).unwrap();
+        let data = event.strip_prefix("event: error\ndata: ").unwrap();
+        let event: Value = serde_json::from_str(data.strip_suffix("\n\n").unwrap()).unwrap();
+        assert_eq!(event["type"], "error");
+        assert_eq!(event["request_id"], "req_1");
+        event["error"].clone()
+    }
+
+    #[test]
+    fn a_step_that_is_refused_has_the_type_and_code_of_its_error() {
+        let limited = GatewayError::RateLimited(Refusal {
+            limit: Limit::Requests,
+            ceilings: Ceilings {
+                requests: 1,
+                tokens: 10,
+            },
+            requests_left: 0,
+            tokens_left: 10,
+            wait_ms: Some(3_000),
+        });
+        let event = event_of(&limited);
+        assert_eq!(event["type"], "rate_limit_error");
+        assert_eq!(event["details"]["error_code"], "rpm_exceeded");
+        assert_eq!(event["details"]["retry_after"], 3);
+        let event = event_of(&GatewayError::AdmissionLost);
+        assert_eq!(event["type"], "api_error");
+        let code = &event["details"]["error_code"];
+        assert_eq!(code, "admission_state_unavailable");
+    }
+
+    #[test]
+    fn a_step_that_is_unpaid_names_its_kind_and_the_billing_page() {
+        let (zero, url) = (NanoUsd::new(0), "https://gateway.example/portal/billing");
+        let event = event_of(&GatewayError::InsufficientCredits(Box::new(Unpaid {
+            balance: zero,
+            needed: NanoUsd::new(5),
+            available: zero,
+            held: zero,
+            max_tokens_that_fit: None,
+            is_temporary: false,
+            billing_url: url.into(),
+        })));
+        assert_eq!(event["type"], "billing_error");
+        assert_eq!(event["details"]["error_code"], "insufficient_credits");
+        assert_eq!(event["details"]["billing_url"], url);
+        assert!(event["message"].as_str().unwrap().contains(url), "{event}");
+    }
 }

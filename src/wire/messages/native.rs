@@ -56,6 +56,8 @@ pub(crate) struct Extras {
     pub tokens: u64,
     /// Whether the tokens have no bound but the model's context: those of an image do not depend on its bytes.
     pub is_unbounded: bool,
+    /// Whether the output budget is 0: the provider fills its cache and generates nothing.
+    pub is_warming: bool,
 }
 
 /// A request in the caller's bytes.
@@ -127,6 +129,8 @@ impl NativeRequest {
         let mut changes = vec![(self.model.clone(), quoted(model))];
         let user_id = self.user_id.clone();
         changes.extend(user_id.map(|range| (range, quoted(user))));
+        // One token is reserved for a request of no output, and its 0 stays.
+        let max_tokens = max_tokens.filter(|_| !self.extras.is_warming);
         let budget = self.max_tokens.clone().zip(max_tokens);
         changes.extend(budget.map(|(range, tokens)| (range, tokens.to_string())));
         replaced(&self.body, changes)

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::wire::{
     body,
-    chat::{ChatRequest, ToolExecution},
+    chat::{ChatRequest, MAX_STOPS, ToolExecution},
     error::GatewayError,
     integer::Whole,
     json_text::JsonText,
@@ -28,6 +28,8 @@ pub(crate) struct MessagesRequest {
     pub chat: Box<ChatRequest>,
     raw: RawRequest,
     purpose: Purpose,
+    /// Bytes of the stop sequences beyond those that a chat can have; `None` if there are no more.
+    further_stops: Option<usize>,
 }
 
 /// A request as a chat request.
@@ -117,12 +119,19 @@ impl MessagesRequest {
             return Err(wrong("messages", reason));
         }
         let stop = raw.stop_sequences.take().unwrap_or_default();
+        let further_stops = stop.get(MAX_STOPS..).filter(|more| !more.is_empty());
+        let further_stops = further_stops.map(|more| more.iter().map(String::len).sum());
         let chat = Box::new(ChatRequest {
             model,
             sampling: settings::sampling(raw.temperature, raw.top_p, raw.top_k, stop)?,
             ..ChatRequest::default()
         });
-        Ok(Self { chat, raw, purpose })
+        Ok(Self {
+            chat,
+            raw,
+            purpose,
+            further_stops,
+        })
     }
 
     /// Checks the values and converts the request.
@@ -134,6 +143,7 @@ impl MessagesRequest {
             mut chat,
             raw,
             purpose,
+            further_stops,
         } = self;
         raw.check_unsupported()?;
         settings::check_ranges(raw.temperature, raw.top_p)?;
@@ -143,6 +153,14 @@ impl MessagesRequest {
             takes_native,
             ..Notes::default()
         };
+        if let Some(bytes) = further_stops {
+            notes.note_native(bytes);
+        }
+        // Such a request only fills the provider's cache.
+        if takes_native && max_tokens == Some(0) {
+            notes.extras.needs_native = true;
+            notes.extras.is_warming = true;
+        }
         chat.messages = conversation(system, raw.messages, &mut notes)?;
         chat.keeps_system_messages = true;
         // A caller with tools of its own gets no built-in ones, even if all of them are deferred.

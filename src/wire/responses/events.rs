@@ -33,6 +33,8 @@ pub(crate) struct Events {
     /// When the response was complete. Read once, so that the stored response equals the one sent.
     ended_at: u64,
     stored: bool,
+    /// Whether the last event and `[DONE]` are written.
+    has_ended: bool,
 }
 
 impl Events {
@@ -47,6 +49,7 @@ impl Events {
             reason: FinishReason::Stop,
             now,
             ended_at: 0,
+            has_ended: false,
         }
     }
 
@@ -249,6 +252,13 @@ impl StreamWriter for Events {
         let fields = json!({ "response": self.finished(bill) });
         self.event(kind, fields, out);
         out.push(Bytes::from_static(b"data: [DONE]\n\n"));
+        self.has_ended = true;
+    }
+
+    /// Each frame but `[DONE]` is an event with a number, and the numbers have no gaps.
+    fn not_sent(&mut self, frames: usize) {
+        let events = frames - usize::from(self.has_ended);
+        self.sequence -= events as u64;
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
@@ -287,6 +297,25 @@ fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
         "error": nested["error"],
     });
     event("error", sequence, fields)
+}
+
+/// The last event of a stream, written again from the response as it is stored.
+pub(crate) fn last_event(sequence: usize, response: &str) -> String {
+    #[derive(serde::Deserialize)]
+    struct Stored<'a> {
+        #[serde(borrow)]
+        status: &'a str,
+    }
+    let stored = serde_json::from_str::<Stored<'_>>(response);
+    let kind = match stored {
+        Ok(Stored {
+            status: "incomplete",
+        }) => "response.incomplete",
+        _ => "response.completed",
+    };
+    format!(
+        "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{sequence},\"response\":{response}}}\n\n"
+    )
 }
 
 /// Writes an event whose fields are an object.

@@ -15,7 +15,7 @@ use super::{
     tools::RawTool,
 };
 use crate::wire::{
-    chat::{Message, Role},
+    chat::{Content, Message, Role},
     error::GatewayError,
     json_text::{JsonText, LONE_SURROGATE},
 };
@@ -41,7 +41,8 @@ pub(crate) struct RawItem {
     /// A string; items of types that are not served have other forms of it.
     arguments: Option<Box<RawValue>>,
     input: Option<JsonText>,
-    output: Option<ItemContent>,
+    /// A string or parts; items of types that are not served have other forms of it.
+    output: Option<Box<RawValue>>,
     tools: Option<Vec<RawTool>>,
 }
 
@@ -136,7 +137,7 @@ impl RawItem {
             Some(kind @ ("function_call_output" | "custom_tool_call_output")) => {
                 let call_id = needed(self.call_id, at, "call_id", kind)?;
                 let output = needed(self.output, at, "output", kind)?;
-                let text = texts_and_notes(output);
+                let text = texts_and_notes(read_output(output, at)?);
                 ItemKind::Output { call_id, text }
             }
             Some(kind @ "item_reference") => {
@@ -213,6 +214,21 @@ fn needed<T>(value: Option<T>, at: usize, field: &str, what: &str) -> Result<T, 
     value.ok_or_else(|| {
         let message = format!("`input[{at}]` is not complete: {what} needs `{field}`.");
         GatewayError::invalid(format!("input[{at}].{field}"), message)
+    })
+}
+
+/// Reads the output of a tool. A string is not copied.
+fn read_output(output: Box<RawValue>, at: usize) -> Result<ItemContent, GatewayError> {
+    let read = if output.get().starts_with('"') {
+        let text = JsonText::from_boxed(output).map(Content::Text);
+        text.ok_or_else(|| LONE_SURROGATE.to_owned())
+    } else {
+        serde_json::from_str(output.get()).map_err(|error| error.to_string())
+    };
+    read.map_err(|reason| {
+        let param = format!("input[{at}].output");
+        let reason = reason.split(" at line ").next().unwrap_or_default();
+        GatewayError::invalid(&*param, format!("`{param}` is not right: {reason}."))
     })
 }
 

@@ -18,7 +18,7 @@ mod tool_names;
 mod tools;
 
 pub(crate) use conversation::conversation;
-pub(crate) use events::{Events, failure_events};
+pub(crate) use events::{Events, failure_events, last_event};
 pub(crate) use input::{Input, Item};
 pub(crate) use object::{NewResponse, deleted};
 pub(crate) use output::response_of_item;

@@ -1,6 +1,7 @@
 //! A fake provider of the Messages API: its responses, events and failures.
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{
     Answer, TestGateway,
@@ -10,6 +11,30 @@ use super::{
 /// Starts a gateway whose provider has kind `anthropic`.
 pub async fn start() -> TestGateway {
     TestGateway::start_set(&[("PROVIDERS__FAKE__KIND", "anthropic")]).await
+}
+
+/// A model without identity prompt and built-in tools, so that requests of the Messages API are forwarded as they are.
+pub const OWN: &str = "svc-own";
+
+/// Starts a gateway with that model, whose provider has kind `anthropic`, and with additional configuration.
+pub async fn start_own(more: &str) -> TestGateway {
+    let folder = TempDir::new().unwrap();
+    let catalog = folder.path().join("catalog.toml");
+    let model = format!(
+        "[[models]]\nid = \"{OWN}\"\nidentity_prompt = false\nbuiltin_tools = false\ninput = \"1.00\"\n\
+         output = \"5.00\"\ncached_input = \"0.10\"\ncache_write = \"1.25\"\n"
+    );
+    std::fs::write(&catalog, model).unwrap();
+    let more = format!(
+        "{more}\n[catalog]\nfile = {:?}\nextends = true\n",
+        catalog.display()
+    );
+    let kind = [("PROVIDERS__FAKE__KIND", "anthropic")];
+    let gateway = TestGateway::start_with_settings(&more, &kind).await;
+    gateway
+        .upstream
+        .answer_json(200, &message(json!([text("Hello")]), "end_turn"));
+    gateway
 }
 
 /// A complete response in the API's form.

@@ -26,6 +26,7 @@ pub mod proxy;
 pub mod raw;
 pub mod redis_server;
 pub mod responses;
+pub mod retries;
 pub mod serving;
 pub mod smtp;
 pub mod sql;

@@ -137,6 +137,15 @@ pub fn chat_request(key: &str, headers: &str, body: &Value) -> String {
     )
 }
 
+/// A request of the Messages API as bytes on the wire; `headers` are whole lines.
+pub fn message_request(path: &str, key: &str, headers: &str, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: gateway\r\nx-api-key: {key}\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 fn parse_head(head: &[u8]) -> (u16, HeaderMap) {
     let mut lines = head.split(|byte| *byte == b'\n');
     let status = String::from_utf8_lossy(lines.next().unwrap());

@@ -141,7 +141,7 @@ async fn an_unwritable_folder_is_tried_again() {
     assert!(probe(&database).unwrap().ends_with("will be created"));
     let kept = conversations.store(record("a", "resp_1")).await;
     assert_eq!(kept.unwrap(), StoreOutcome::Stored);
-    assert!(probe(&database).unwrap().ends_with("exists (version 3)"));
+    assert!(probe(&database).unwrap().ends_with("exists (version 4)"));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let before = std::fs::read(path_beside(&database)).unwrap();
     let conversations = Conversations::beside(&database);
     let refused = conversations.find("a", "resp_1").await.unwrap_err();
-    let reason = "t.responses.db was made by another version of tollgate (schema version 7, this one uses 3)";
+    let reason = "t.responses.db was made by another version of tollgate (schema version 7, this one uses 4)";
     assert!(refused.to_string().ends_with(reason), "{refused}");
     assert!(probe(&database).unwrap_err().ends_with(reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);

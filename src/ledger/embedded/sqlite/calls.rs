@@ -50,10 +50,11 @@ pub(crate) fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Optio
     Ok(unposted.into_iter().next().map(|(_, call)| call))
 }
 
-/// The calls with this `X-Request-ID`, newest first.
+/// The calls with this `X-Request-ID`, and those whose response a request with it got, newest first.
 pub(crate) fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
     let query = format!(
-        "SELECT {COLUMNS} FROM calls WHERE request_id = ?1 ORDER BY id DESC LIMIT {MAX_OF_REQUEST}"
+        "SELECT {COLUMNS} FROM calls WHERE id IN (SELECT id FROM calls WHERE request_id = ?1
+             UNION SELECT call_id FROM replays WHERE request_id = ?1) ORDER BY id DESC LIMIT {MAX_OF_REQUEST}"
     );
     let mut calls = read(connection, &query, [id])?;
     let unposted = unposted_calls(connection, |record| record.request_id == id)?;

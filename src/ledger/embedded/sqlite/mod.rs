@@ -1,7 +1,7 @@
 //! The SQLite file of the embedded ledger, and its statements.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     path::Path,
     sync::{
         Arc,
@@ -19,6 +19,7 @@ pub(crate) mod days;
 mod entries;
 mod files;
 mod held_now;
+pub(crate) mod idempotency;
 pub(crate) mod keys;
 mod load;
 pub(crate) mod lock;
@@ -53,6 +54,8 @@ const TRIAL_BYTES: u32 = 256 << 10;
 pub(crate) struct Database {
     connection: Connection,
     redo_log: RefCell<RedoLog>,
+    /// The bytes of all responses that are kept for retries, as of the open transaction; `None` if it must be computed.
+    response_bytes: Cell<Option<i64>>,
     files: Arc<Files>,
     /// Whether the whole file was checked for damage when it was opened. A file that is as the last process left it is
     /// checked later.
@@ -78,6 +81,7 @@ impl Database {
         Ok(Self {
             connection,
             redo_log: RefCell::default(),
+            response_bytes: Cell::new(None),
             files: Arc::new(files),
             is_checked,
             lock,
@@ -141,6 +145,7 @@ impl Database {
     /// Rolls back a transaction that failed; SQLite may have done so already.
     pub(crate) fn roll_back(&self) {
         let _ = self.connection.execute_batch("ROLLBACK");
+        self.response_bytes.set(None);
     }
 
     /// Writes something and removes it, to test whether the disk accepts it. The space it needed stays with the

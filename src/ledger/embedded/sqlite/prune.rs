@@ -77,6 +77,9 @@ pub(crate) fn prune(
     })? {
         progress(pruning.pruned.calls);
     }
+    while pruning.step(connection, |pruning, transaction| {
+        pruning.replays(transaction)
+    })? {}
     Ok(pruning.pruned)
 }
 
@@ -181,6 +184,14 @@ impl Pruning {
         self.pruned.calls += calls as u64;
         self.pruned.entries += entries as u64;
         Ok(true)
+    }
+
+    /// Deletes replays of calls that were pruned.
+    fn replays(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
+        let delete = "DELETE FROM replays WHERE id IN
+            (SELECT id FROM replays WHERE call_id < ?1 ORDER BY call_id LIMIT ?2)";
+        let mut delete = transaction.prepare_cached(delete)?;
+        Ok(delete.execute(params![self.first_call, self.batch])? > 0)
     }
 
     /// Deletes calls that were not charged, after the one with ID `last`.

@@ -335,6 +335,7 @@ impl<'a> Record<'a> {
             attempts: detail.attempts,
             steps: detail.steps,
             reservations: Vec::new(),
+            idempotency: None,
             charged: self.paid.map(|paid| Charged {
                 usage: paid.usage(),
                 cost: NanoUsd::new(paid.cost),

@@ -278,6 +278,7 @@ async fn spend(ledger: Arc<Ledger>, account_id: String, key_id: String, mut rand
             worst: NanoUsd::new(cost),
             decision: None,
             agent: None,
+            idempotency: None,
             overdraft: NanoUsd::new(0),
         };
         let mut held = ledger.hold(request).await.expect("there is credit");

@@ -42,6 +42,9 @@ BEGIN
     result.new_call := step.call || jsonb_build_object('entry_seq', nextval('entry_seqs'),
         'balance_after_nano_usd', balance,
         'detail', coalesce(step.call -> 'detail', '{}') || jsonb_build_object('paid', to_jsonb(paid)));
+    IF step.idempotency_key IS NOT NULL THEN
+        PERFORM store_idempotent_response(step);
+    END IF;
     result.reply := jsonb_build_object('balance_before_nano_usd', balance + cost,
         'balance_after_nano_usd', balance, 'is_late', hold.id IS NULL);
     RETURN result;
@@ -117,6 +120,7 @@ BEGIN
             - CASE WHEN ended.provider_cost_nano_usd IS NULL THEN 0 ELSE ended.cost_nano_usd END
     WHERE account_id = ended.account_id AND day = day_of(ended.ended_at_ms) AND model = ended.model
         AND key_id = ended.key_id;
+    DELETE FROM idempotent_responses WHERE call_id = ended.id;
     INSERT INTO ledger_entries (seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at)
     VALUES (ended.entry_seq, acc.id, 'charge', ended.id::text, -ended.cost_nano_usd, ended.balance_after_nano_usd,
         ended.ended_at_ms / 1000),
@@ -133,6 +137,12 @@ DECLARE
     hold holds;
     ended calls;
 BEGIN
+    -- The hold stays: the gateway releases it next.
+    IF step.kind = 'charge' AND step.idempotency_key IS NOT NULL AND is_key_spent(step) THEN
+        result.account := acc;
+        result.reply := '{"refusal": "key_spent"}';
+        RETURN result;
+    END IF;
     DELETE FROM holds WHERE id = step.call_id RETURNING * INTO hold;
     IF FOUND THEN
         acc := release_credit(acc, hold);

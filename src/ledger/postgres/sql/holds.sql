@@ -79,6 +79,12 @@ BEGIN
     IF result.reply IS NOT NULL THEN
         RETURN result;
     END IF;
+    IF step.idempotency_key IS NOT NULL AND step.renew IS NULL THEN
+        result.reply := key_refusal(step);
+        IF result.reply IS NOT NULL THEN
+            RETURN result;
+        END IF;
+    END IF;
     credit := credit_of(acc);
     IF credit.available_nano_usd <= 0 OR credit.available_nano_usd < step.amount_nano_usd
         OR acc.exposure_nano_usd::numeric + risk
@@ -89,7 +95,7 @@ BEGIN
     END IF;
     hold := ROW(step.call_id, acc.id, batch.slot, batch.epoch, 0, 0,
         CASE WHEN step.renew THEN least(step.admitted_at, acc.latest_at) ELSE acc.latest_at END,
-        '{}'::grant_part[], step.model, step.reservations);
+        '{}'::grant_part[], step.model, step.reservations, step.idempotency_key, step.request_hash);
     result := raise_hold(acc, hold, step.amount_nano_usd, risk);
     result.reply := jsonb_build_object('expires_at', credit.next_expiry_at);
     RETURN result;

@@ -100,6 +100,7 @@ BEGIN
                 WHERE o.account_id = c.account_id AND kind = 'opening'))
         ORDER BY id LIMIT p_most));
     GET DIAGNOSTICS removed = ROW_COUNT;
+    DELETE FROM replays WHERE call_id < first_call_of(p_cutoff::timestamp AT TIME ZONE 'UTC');
     RETURN removed;
 END $$;
 

@@ -18,8 +18,14 @@ CREATE TYPE batch_step AS (
     model               text,
     reservations        reservation[],
     admitted_at         bigint,
+    -- Of a call with an idempotency key: on a hold, an extension and a charge.
+    idempotency_key     text,
+    request_hash        text,
     -- The row of a call that ends, by column names.
-    call                jsonb
+    call                jsonb,
+    -- The response to store with a charge, and until when.
+    response_body       text,
+    response_until_ms   bigint
 );
 
 -- What all steps of a batch share: the gateway's lease, whether it is alive, and the version of the settings.

@@ -121,10 +121,15 @@ CREATE TABLE holds (
     admitted_at     bigint NOT NULL,
     parts           grant_part[] NOT NULL,
     model           text NOT NULL,
-    reservations    reservation[] NOT NULL
+    reservations    reservation[] NOT NULL,
+    -- The client's `Idempotency-Key`, and SHA-256 of its request in hexadecimal digits.
+    idempotency_key text,
+    request_hash    text
 ) WITH (fillfactor = 70);
 CREATE INDEX holds_by_gateway ON holds (slot, epoch);
 CREATE INDEX holds_by_account ON holds (account_id);
+-- Is a call with this idempotency key running?
+CREATE INDEX holds_by_idempotency_key ON holds (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Every admitted call, whatever its outcome. A month of calls is a table: see months.sql.
 CREATE TABLE calls (
@@ -212,6 +217,50 @@ CREATE TABLE usage_days (
     last_ended_at_ms       bigint NOT NULL,
     PRIMARY KEY (account_id, day, model, key_id)
 ) WITH (fillfactor = 70);
+
+-- Responses of charged calls that had an `Idempotency-Key`, for retries: written in the transaction of the charge. They
+-- are text of customers, so they are deleted after `retries.keep_hours`.
+CREATE TABLE idempotent_responses (
+    account_id    text NOT NULL,
+    -- As the client sent it.
+    key           text COLLATE "C" NOT NULL,
+    -- SHA-256 of the request's path and body.
+    request_hash  bytea NOT NULL,
+    call_id       bigint NOT NULL,
+    stored_at_ms  bigint NOT NULL,
+    kept_until_ms bigint NOT NULL,
+    stream        boolean NOT NULL,
+    -- The model that a hybrid chose.
+    routed_model  text,
+    body_bytes    bigint NOT NULL,
+    -- NULL if it was too long, or had to make room for others. The key stays: a retry is not charged again.
+    body          text,
+    PRIMARY KEY (account_id, key)
+);
+-- Which are the oldest, and how much room do all take?
+CREATE INDEX idempotent_responses_by_age ON idempotent_responses (stored_at_ms, body_bytes) WHERE body IS NOT NULL;
+-- Which are too old?
+CREATE INDEX idempotent_responses_by_end ON idempotent_responses (kept_until_ms);
+-- Which is that of a call whose charge is taken back?
+CREATE INDEX idempotent_responses_by_call ON idempotent_responses (call_id);
+
+-- Requests that got the response of another call, which costs nothing: at most twenty of a call.
+CREATE TABLE replays (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    call_id    bigint NOT NULL,
+    account_id text NOT NULL,
+    -- The `X-Request-ID` of the retry.
+    request_id text NOT NULL,
+    -- `attached` to a running call, or `replayed` after its end.
+    kind       text NOT NULL,
+    at_ms      bigint NOT NULL
+);
+-- Which requests got the response of a call?
+CREATE INDEX replays_by_call ON replays (call_id);
+-- Which call had this X-Request-ID?
+CREATE INDEX replays_by_request ON replays (request_id);
+-- How many of an account were there lately?
+CREATE INDEX replays_by_account ON replays (account_id, at_ms);
 
 -- The operator's settings of models; without a row the catalog decides.
 CREATE TABLE model_settings (

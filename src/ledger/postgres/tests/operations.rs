@@ -1,7 +1,7 @@
 //! Operations that are repeated, late, or have text that the database cannot store.
 
 use super::*;
-use crate::ledger::EntryKind;
+use crate::ledger::{EntryKind, HoldRequest, Idempotency, IdempotencyKey, KeepLimits, RequestHash};
 
 #[tokio::test]
 async fn a_charge_that_is_repeated_charges_once() {
@@ -56,6 +56,38 @@ async fn a_charge_whose_caller_gave_up_is_taken_back() {
     paying.pay().await.unwrap();
     paying.assert_sound().await;
     paying.assert_added_up().await;
+}
+
+/// A retry with its key then runs.
+#[tokio::test]
+async fn a_charge_that_is_taken_back_takes_its_response_along() {
+    let paying = with(DOLLAR).await;
+    let idempotency = Idempotency {
+        key: Arc::new(IdempotencyKey {
+            key: "k".into(),
+            request_hash: RequestHash::of("/v1/messages", b"{}"),
+        }),
+        limits: KeepLimits {
+            keep: Duration::from_hours(1),
+            max_total_bytes: 1_000,
+        },
+        body: Some("text".into()),
+    };
+    let request = HoldRequest {
+        idempotency: Some(Box::new(idempotency)),
+        ..paying.request(COST, COST, 0)
+    };
+    let mut held = paying.ledger.hold(request).await.unwrap();
+    let call = charge(&mut held, COST).await.unwrap();
+    let stored = async || {
+        let found = paying.ledger.idempotent_response(&paying.account_id, "k");
+        found.await.unwrap().map(|found| found.call_id)
+    };
+    assert_eq!(stored().await, Some(call.id));
+    paying.reverse(&call).await;
+    assert_eq!(stored().await, None);
+    assert_eq!(paying.balance().await, DOLLAR);
+    paying.assert_sound().await;
 }
 
 /// The whole sequence: another transaction locks the account for so long that the call gives up.

@@ -23,7 +23,7 @@ pub(crate) use self::chunks::Dialect;
 pub(crate) use self::{
     body::{BodyFraming, Next as NextOfBody},
     limits::{MAX_HEAD_BYTES, MAX_HEADERS},
-    request_head::{RequestHead, request_id},
+    request_head::{RequestHead, seen_header, seen_path},
     requests::{Broken, Next, RequestReader},
     response_head::{BadResponse, ResponseHead},
     responses::ResponseReader,

@@ -76,15 +76,23 @@ impl RequestHead {
     }
 }
 
-/// The caller's request ID in a refused head, if it can be found.
-pub(crate) fn request_id(head: &[u8]) -> Option<&[u8]> {
+/// The value of a header in a refused head, if it can be found.
+pub(crate) fn seen_header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let lines = head.split(|byte| *byte == b'\n');
     lines
         .map(<[u8]>::trim_ascii_end)
         .take_while(|line| !line.is_empty())
         .filter_map(|line| field(line).ok())
-        .find(|(name, value)| name.eq_ignore_ascii_case(b"x-request-id") && !value.is_empty())
-        .map(|(_, id)| id)
+        .find(|(found, value)| found.eq_ignore_ascii_case(name.as_bytes()) && !value.is_empty())
+        .map(|(_, value)| value)
+}
+
+/// The path in a refused head, if it can be found.
+pub(crate) fn seen_path(head: &[u8]) -> Option<&str> {
+    let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let target = line.split(|byte| *byte == b' ').nth(1)?;
+    let path = target.split(|byte| *byte == b'?').next()?;
+    std::str::from_utf8(path).ok()
 }
 
 /// Bytes that are allowed in header names and methods. A table, because most bytes of a head are checked with it.

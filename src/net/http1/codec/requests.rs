@@ -77,7 +77,7 @@ impl RequestReader {
                         Ok(Next::Head(Box::new(head)))
                     }
                     Err(refused) => {
-                        // Put back, so that the request ID can still be found in it.
+                        // Put back, so that request ID and path can still be found in it.
                         let rest = std::mem::replace(bytes, BytesMut::from(head));
                         bytes.unsplit(rest);
                         Err(Broken::Head(refused))

@@ -21,7 +21,7 @@ use super::request_body::{BodySender, Demand};
 use crate::net::{
     http1::{
         MAX_HEAD_BYTES, Refused,
-        codec::{self, Broken, Next, RequestHead, RequestReader},
+        codec::{Broken, Next, RequestHead, RequestReader},
     },
     read_buffer,
 };
@@ -154,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn refuse(&mut self, refused: Refused) -> NextRequest {
         let head = &self.input[..self.input.len().min(MAX_HEAD_BYTES)];
-        NextRequest::Refused(Box::new(refused.request(codec::request_id(head))))
+        NextRequest::Refused(Box::new(refused.request(head)))
     }
 
     /// Reads bytes of a request; `false` if the connection has ended or the timeout has passed.

@@ -1,0 +1,35 @@
+//! Every minute, deletes responses that were kept for retries long enough, and makes room for others.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::gateway::Gateway;
+
+const INTERVAL: Duration = Duration::from_mins(1);
+/// How often to look whether much was stored since.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// A gateway that has stored this part of the limit makes room at once.
+const PART: u64 = 16;
+
+/// Runs until shutdown is requested.
+pub(crate) async fn run(gateway: Arc<Gateway>) {
+    let most = gateway.retries.max_total_bytes();
+    loop {
+        let round = async {
+            gateway.retries.sweep();
+            if let Err(error) = gateway.ledger.make_room_for_retries(most).await {
+                tracing::warn!(%error, "deleting responses that were kept for retries failed; retrying in a minute");
+            }
+            let swept = Instant::now();
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            while swept.elapsed() < INTERVAL && gateway.ledger.kept_bytes() <= most / PART {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = round => {}
+            () = gateway.shutdown.requested() => return,
+        }
+    }
+}
