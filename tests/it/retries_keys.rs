@@ -8,7 +8,7 @@ use crate::support::{
     Gate, LedgerView, Step, TestGateway,
     gateway::{hello, until},
     ledger_view::MODEL,
-    retries::{ALL, Api, Got, attach, got, leave, open, plays},
+    retries::{ALL, Api, Got, attach, got, leave_first, open, plays},
     turns::{CONVERT, Turn},
     upstream::response,
 };
@@ -64,17 +64,17 @@ async fn requests_that_come_while_the_first_runs_attach_to_it() {
         let ask = || got(gateway.keyed(&customer, api, "key-1", &body));
         let asking = join_all((0..5).map(|_| ask()));
         let retries = &gateway.inside().retries;
-        let found = retries.found();
+        let before = retries.attached();
         let opening = async {
-            let have_found = || retries.found() == found + 4;
-            until("the others have found it", have_found).await;
+            let have_attached = || retries.attached() == before + 4;
+            until("the others have attached", have_attached).await;
             gate.open();
         };
         let (all, ()) = tokio::join!(asking, opening);
         let first = events(&all[0].clone().ok().body);
         assert!(first.contains("three"), "{first}");
         for got in &all {
-            assert_eq!(events(&got.body), first, "{api:?} {stream}");
+            assert_eq!(events(&got.body), first, "{api:?} {stream}: {got:?}");
             assert!(!got.is_replayed());
         }
         let again = ask().await.ok();
@@ -126,7 +126,7 @@ async fn a_call_whose_client_left_is_answered_to_the_next_request() {
         gateway.upstream.play_for_each(plays(gate.clone()));
         let (calls, body) = (gateway.upstream.calls(), api.body("Hi", stream));
         let ask = || gateway.keyed(&customer, api, "key-1", &body);
-        leave(&gateway, ask(), || gateway.upstream.calls() > calls).await;
+        leave_first(&gateway, ask()).await;
         let second = attach(&gateway, &gate, ask()).await;
         assert!(second.body.contains("three"));
         assert_eq!(gateway.upstream.calls(), calls + 1);
@@ -146,7 +146,7 @@ async fn a_call_with_tools_goes_on_for_the_next_request() {
             .converse([calls.clone().after(&gate), calls, Turn::says("Done.")]);
         let body = Api::Chat.body("Hi", stream);
         let ask = || gateway.keyed(&customer, Api::Chat, "key-1", &body);
-        leave(&gateway, ask(), || gateway.upstream.calls() > 0).await;
+        leave_first(&gateway, ask()).await;
         gate.open();
         let second = got(ask()).await.ok();
         assert!(second.body.contains("Done"), "{}", second.body);
@@ -200,7 +200,7 @@ async fn requests_that_wait_for_a_call_that_fails_run_themselves() {
     let asking = join_all((0..6).map(|_| got(gateway.keyed(&customer, Api::Chat, "key-1", &body))));
     let opening = async {
         let retries = &gateway.inside().retries;
-        until("the others have found it", || retries.found() == 5).await;
+        until("the others have attached", || retries.attached() == 5).await;
         gate.open();
     };
     let (all, ()) = tokio::join!(asking, opening);

@@ -6,20 +6,13 @@ use serde_json::Value;
 
 use crate::support::{
     Customer, Gate, LedgerView, TestGateway,
-    gateway::until,
-    retries::{ALL, Api, attach, got, leave, plays},
+    retries::{ALL, Api, attach, got, leave, leave_first, plays},
 };
 
 fn retry(gateway: &TestGateway, customer: &Customer<'_>, api: Api, body: &Value) -> RequestBuilder {
     gateway
         .asks(api, &customer.key, body)
         .header("x-stainless-retry-count", "1")
-}
-
-/// Sends a request and leaves it once the provider was called.
-async fn leave_first(gateway: &TestGateway, request: RequestBuilder) {
-    let calls = gateway.upstream.calls();
-    leave(gateway, request, || gateway.upstream.calls() > calls).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,10 +60,9 @@ async fn a_retry_that_is_cut_off_too_can_be_sent_again() {
     leave_first(&gateway, gateway.asks(Api::Chat, &customer.key, &body)).await;
     for _ in 0..2 {
         let retries = &gateway.inside().retries;
-        let found = retries.found();
+        let before = retries.attached();
         let cut = retry(&gateway, &customer, Api::Chat, &body);
-        leave(&gateway, cut, || retries.found() > found).await;
-        until("it was left again", || retries.is_left()).await;
+        leave(cut, || retries.attached() > before, || retries.is_left()).await;
     }
     let last = attach(
         &gateway,

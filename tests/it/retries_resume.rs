@@ -95,7 +95,7 @@ async fn a_stream_whose_client_left_is_taken_up_while_it_runs() {
     let resuming = resume(&gateway, &customer.key, &id, &query);
     let retries = &gateway.inside().retries;
     let opening = async {
-        until("the running stream was found", || retries.found() == 1).await;
+        until("it has attached", || retries.attached() == 1).await;
         gate.open();
     };
     let (rest, ()) = tokio::join!(resuming, opening);

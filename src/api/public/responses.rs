@@ -220,6 +220,7 @@ impl Resumed {
         if let Some(recording) = gateway.retries.running_response(&caller.account_id, id)
             && let Begin::Stream { style, .. } = recording.begun().await
         {
+            gateway.retries.attach();
             return Ok(retries::running(&recording, style, self.skipped, log));
         }
         let record = Stored::of(gateway, &caller.account_id).find(id).await?;

@@ -249,6 +249,9 @@ async fn attached(
     recording: &Arc<Recording>,
 ) -> Result<Option<Response>, GatewayError> {
     let was_complete = recording.is_complete();
+    if !was_complete {
+        gateway.retries.attach();
+    }
     let response = match recording.begun().await {
         Begin::Failed => return Ok(None),
         Begin::TooLong => return Err(GatewayError::AnswerNotKept),

@@ -40,8 +40,8 @@ pub struct Retries {
     left: LeftCalls,
     /// Streams that are stored, by the IDs of their responses.
     responses: keyed::RunningResponses,
-    /// How many requests have found another call that they read.
-    found: AtomicU64,
+    /// How many requests have attached to a running call.
+    attached: AtomicU64,
 }
 
 impl Retries {
@@ -52,7 +52,7 @@ impl Retries {
             keyed: KeyedCalls::default(),
             left: LeftCalls::default(),
             responses: keyed::RunningResponses::default(),
-            found: AtomicU64::default(),
+            attached: AtomicU64::default(),
         })
     }
 
@@ -73,17 +73,13 @@ impl Retries {
 
     /// Begins a call with a key, or finds the one that is running.
     pub(crate) fn begin(self: &Arc<Self>, account_id: &str, key: IdempotencyKey) -> Begun {
-        let begun = self.keyed.begin(account_id, key, |key| RecordedCall {
+        self.keyed.begin(account_id, key, |key| RecordedCall {
             recording: self.recording(account_id, usize::MAX),
             retries: self.clone(),
             account_id: account_id.into(),
             key: Some(key),
             response_id: OnceLock::new(),
-        });
-        if matches!(begun, Begun::Running(_)) {
-            self.found.fetch_add(1, Relaxed);
-        }
-        begun
+        })
     }
 
     /// Begins to record a call without a key, up to the size of a response that would be stored: most are not needed.
@@ -121,21 +117,22 @@ impl Retries {
 
     /// Takes the response of a call of this API key with the same request whose client has left; the oldest first.
     pub(crate) fn take_left(&self, key_id: &str, request: RequestHash) -> Option<Arc<Recording>> {
-        let taken = self.left.take(key_id, request)?;
-        self.found.fetch_add(1, Relaxed);
-        Some(taken)
+        self.left.take(key_id, request)
     }
 
     /// The recording of a stream that is running and will be stored as this response.
     pub(crate) fn running_response(&self, account_id: &str, id: &str) -> Option<Arc<Recording>> {
-        let running = self.responses.find(account_id, id)?;
-        self.found.fetch_add(1, Relaxed);
-        Some(running)
+        self.responses.find(account_id, id)
     }
 
-    /// How many requests have found the recording of another call: they have its response, or wait for it.
-    pub fn found(&self) -> u64 {
-        self.found.load(Relaxed)
+    /// Counts a request that reads the response of a running call, or waits for it.
+    pub(crate) fn attach(&self) {
+        self.attached.fetch_add(1, Relaxed);
+    }
+
+    /// How many requests have attached to a running call so far.
+    pub fn attached(&self) -> u64 {
+        self.attached.load(Relaxed)
     }
 
     /// Forgets calls whose clients left too long ago.

@@ -109,22 +109,32 @@ impl TestGateway {
 }
 
 /// Sends a request and leaves it once `has_begun`, before it is answered.
-pub async fn leave(gateway: &TestGateway, request: RequestBuilder, has_begun: impl Fn() -> bool) {
-    let abandoned = gateway.inside().abandoned.total();
+pub async fn leave(
+    request: RequestBuilder,
+    has_begun: impl Fn() -> bool,
+    has_left: impl Fn() -> bool,
+) {
     let sent = tokio::spawn(got(request));
     until("the request has begun", has_begun).await;
     sent.abort();
     assert!(sent.await.is_err(), "it was answered");
-    let has_left = || gateway.inside().abandoned.total() > abandoned;
     until("the client has left", has_left).await;
 }
 
-/// Sends a request that finds another call, and opens the gate when it has.
+/// Sends a request and leaves it once the provider was called.
+pub async fn leave_first(gateway: &TestGateway, request: RequestBuilder) {
+    let calls = gateway.upstream.calls();
+    let abandoned = gateway.inside().abandoned.total();
+    let has_left = || gateway.inside().abandoned.total() > abandoned;
+    leave(request, || gateway.upstream.calls() > calls, has_left).await;
+}
+
+/// Sends a request that attaches to a running call, and opens the gate when it has.
 pub async fn attach(gateway: &TestGateway, gate: &Gate, request: RequestBuilder) -> Got {
     let retries = &gateway.inside().retries;
-    let found = retries.found();
+    let before = retries.attached();
     let opening = async {
-        until("the other call was found", || retries.found() > found).await;
+        until("it has attached", || retries.attached() > before).await;
         gate.open();
     };
     tokio::join!(got(request), opening).0.ok()
