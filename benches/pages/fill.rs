@@ -61,7 +61,7 @@ pub async fn fill(ledger: Ledger, clock: Option<Arc<AtomicI64>>) -> Filled {
     }
     let filled = Filled {
         large: large[0].account_id.clone(),
-        key: large[1].key_id.clone(),
+        key: large[1].payer.key_id.clone(),
     };
     let catalog = Catalog::built_in();
     let models: Vec<_> = MODELS.iter().filter_map(|id| catalog.find(id)).collect();
@@ -133,11 +133,11 @@ const SPREAD: &str = "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER
     DELETE FROM usage_days;
     INSERT INTO usage_days
     SELECT account_id, to_char(to_timestamp(ended_at_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), model, key_id,
-       count(*), count(cost_nano_usd), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
+       coalesce(project_id, 'default'), count(*), count(cost_nano_usd), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
        coalesce(sum(cache_write_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(reasoning_tokens), 0),
        coalesce(sum(cost_nano_usd), 0), count(provider_cost_nano_usd), coalesce(sum(provider_cost_nano_usd), 0),
        coalesce(sum(coalesce(cost_nano_usd, 0) - provider_cost_nano_usd), 0), max(ended_at_ms)
-    FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 2, 1;";
+    FROM calls GROUP BY 1, 2, 3, 4, 5 ORDER BY 2, 1;";
 
 pub fn spread_on_server(postgres: &PostgresServer, database: &str) {
     postgres.psql(database, SPREAD);

@@ -37,7 +37,7 @@ pub async fn customer(ledger: &Ledger, email: &str, keys: usize) -> Vec<(Caller,
     for number in 0..keys {
         let name = format!("key {number}");
         let (_, key) = ledger
-            .create_key(&account.id, name, u32::MAX)
+            .create_key(&account.id, name.into(), u32::MAX)
             .await
             .unwrap();
         let caller = ledger.fresh_caller(key.digest()).await.unwrap();
@@ -59,7 +59,7 @@ pub fn hold_request<'a>(
         reservations: &[],
         request_id,
         account_id: &caller.account_id,
-        key_id: &caller.key_id,
+        payer: &caller.payer,
         model: &model.id,
         routed_model: &model.id,
         prices: model.prices.clone(),

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::body::ReceivedBody;
 use crate::{
     gateway::{Retries, retries::Recording},
-    ledger::RequestHash,
+    ledger::{Payer, RequestHash},
 };
 
 /// Offers the response of a call to a retry of its request. Part of the request's log line, which knows how the request
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Departure {
     pub retries: Arc<Retries>,
     pub recording: Arc<Recording>,
-    pub key_id: String,
+    pub payer: Arc<Payer>,
     pub path: &'static str,
     /// Hashed only if the client leaves.
     pub body: ReceivedBody,
@@ -33,7 +33,8 @@ impl Departure {
 
     fn offer(self) {
         let request = RequestHash::of(self.path, self.body.bytes());
-        self.retries.leave(&self.key_id, request, self.recording);
+        self.retries
+            .leave(&self.payer.key_id, request, self.recording);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     base::keys::ApiKey,
     catalog::Plan,
     gateway::Gateway,
-    ledger::{Caller, Ledger, LedgerError},
+    ledger::{Caller, KeyTerms, Ledger, LedgerError},
     net::drain::drain_unread,
     wire::{agent::Agent, error::GatewayError},
 };
@@ -84,7 +84,11 @@ pub(crate) fn require_caller(
 }
 
 /// The plan whose models a public endpoint shows: that of the key's account, or `Plan::ANONYMOUS` without a valid key.
-pub(crate) struct VisibleTo(pub Plan);
+pub(crate) struct VisibleTo {
+    pub plan: Plan,
+    /// The models of the caller's key may be fewer.
+    pub terms: Arc<KeyTerms>,
+}
 
 impl FromRequestParts<Arc<Gateway>> for VisibleTo {
     type Rejection = std::convert::Infallible;
@@ -110,7 +114,16 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
             log.caller(caller);
         }
         let open = caller.filter(|caller| !caller.account_closed);
-        Ok(Self(open.map_or(Plan::ANONYMOUS, |caller| caller.plan)))
+        Ok(open.map_or_else(
+            || Self {
+                plan: Plan::ANONYMOUS,
+                terms: Arc::default(),
+            },
+            |caller| Self {
+                plan: caller.plan,
+                terms: caller.terms,
+            },
+        ))
     }
 }
 

@@ -19,9 +19,19 @@ pub enum Limit {
     Tokens,
 }
 
+/// Whose window would be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowOf {
+    /// The account's, with the requested model.
+    Account,
+    /// The API key's own, with all models.
+    Key,
+}
+
 /// Why a request was refused, and after which time it would be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    pub of: WindowOf,
     /// The ceiling that the request would exceed.
     pub limit: Limit,
     /// The ceilings at the time of the refusal.

@@ -12,7 +12,7 @@ use crate::{
     },
     catalog::{Tier, Track},
     gateway::Gateway,
-    ledger::{CeilingChange, Ledger, LedgerError, NewAccount, NewGrant},
+    ledger::{Edit, Ledger, LedgerError, NewAccount, NewGrant},
 };
 
 pub(crate) const DEMO_EMAIL: &str = "demo@tollgate.local";
@@ -121,8 +121,8 @@ async fn widen_limits(ledger: &Ledger, key: &ApiKey) -> Result<(), LedgerError> 
         return Ok(());
     }
     let (requests, tokens) = (
-        CeilingChange::Set(DEMO_LIMITS.requests),
-        CeilingChange::Set(DEMO_LIMITS.tokens),
+        Edit::Set(DEMO_LIMITS.requests),
+        Edit::Set(DEMO_LIMITS.tokens),
     );
     let set = ledger.set_limit(Some(account_id), None, requests, tokens);
     set.await.map(drop)

@@ -27,7 +27,8 @@ mod table;
 mod telemetry;
 
 use operator_commands::{
-    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, SecretCommand, Target,
+    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, ProjectCommand,
+    SecretCommand, Target,
 };
 use router_calibrate::RouterCommand;
 
@@ -62,12 +63,19 @@ enum Command {
         #[command(subcommand)]
         command: AccountCommand,
     },
-    /// Create, list, disable, enable and delete API keys
+    /// Create, list, change, disable, enable and delete API keys
     Key {
         #[command(flatten)]
         target: Target,
         #[command(subcommand)]
         command: KeyCommand,
+    },
+    /// Create, list, rename and archive projects, which keys belong to
+    Project {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: ProjectCommand,
     },
     /// Grant credit to an account; list its grants
     Credit {
@@ -165,6 +173,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Check { config } => check::run(&config).await,
         Command::Account { target, command } => operator_commands::account(&target, command).await,
         Command::Key { target, command } => operator_commands::key(&target, command).await,
+        Command::Project { target, command } => operator_commands::project(&target, command).await,
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
         Command::Limit { target, command } => operator_commands::limit(&target, command).await,
         Command::Request { target, id } => operator_commands::request(&target, &id).await,

@@ -1,4 +1,4 @@
-//! `tollgate account|key|credit|limit|model|request|route|secret`: commands that call the operator API of a running gateway.
+//! `tollgate account|key|project|credit|limit|model|request|route|secret`: commands that call the operator API of a running gateway.
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
@@ -65,6 +65,59 @@ pub(crate) enum AccountCommand {
     },
 }
 
+/// What binds a key beside its account; all of it is optional.
+#[derive(Args)]
+pub(crate) struct KeyTerms {
+    /// The ID of the project that it belongs to; `default` is the default project
+    #[arg(long)]
+    project: Option<String>,
+    /// When it expires, in ISO 8601, for example 2027-01-31T00:00:00Z
+    #[arg(long)]
+    expires_at: Option<String>,
+    /// A model that it may call; can be given several times [default: all that the account may call]
+    #[arg(long = "model", value_name = "MODEL")]
+    models: Vec<String>,
+    /// Requests per minute, with all models together, beside those of the account
+    #[arg(long)]
+    rpm: Option<u32>,
+    /// Tokens per minute, with all models together, beside those of the account
+    #[arg(long)]
+    tpm: Option<u32>,
+}
+
+impl KeyTerms {
+    /// A body with what was given, and `name` if there is one.
+    fn body(self, name: Option<String>) -> Value {
+        let mut body = json!({});
+        let models = (!self.models.is_empty()).then_some(self.models);
+        for (field, value) in [
+            ("name", name.map(Value::from)),
+            ("project", self.project.map(Value::from)),
+            ("expires_at", self.expires_at.map(Value::from)),
+            ("models", models.map(Value::from)),
+            ("rpm", self.rpm.map(Value::from)),
+            ("tpm", self.tpm.map(Value::from)),
+        ] {
+            if let Some(value) = value {
+                body[field] = value;
+            }
+        }
+        body
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ProjectCommand {
+    /// Create a project, which keys can belong to
+    Create { account: String, name: String },
+    /// List an account's projects, archived ones too
+    List { account: String },
+    /// Rename a project
+    Rename { project: String, name: String },
+    /// Archive a project without keys; its usage stays its own
+    Archive { project: String },
+}
+
 #[derive(Subcommand)]
 pub(crate) enum KeyCommand {
     /// Create a key; it is shown once
@@ -72,6 +125,8 @@ pub(crate) enum KeyCommand {
         account: String,
         #[arg(long, default_value = "")]
         name: String,
+        #[command(flatten)]
+        terms: KeyTerms,
     },
     /// List an account's keys, newest first, at most 100 at a time
     List {
@@ -82,6 +137,17 @@ pub(crate) enum KeyCommand {
         /// Only deleted keys
         #[arg(long)]
         deleted: bool,
+    },
+    /// Change a key, from the next request on
+    Change {
+        key: String,
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        terms: KeyTerms,
+        /// Remove what binds the key: expires-at, models, rpm or tpm
+        #[arg(long, value_name = "TERM", value_parser = ["expires-at", "models", "rpm", "tpm"])]
+        clear: Vec<String>,
     },
     /// Disable a key, from the next request on
     Disable { key: String },
@@ -214,11 +280,27 @@ pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), Stri
     let one = |id: &str, action: &str| format!("/operator/keys/{}{action}", segment(id));
     let created = matches!(command, KeyCommand::Create { .. });
     let (method, path, body) = match command {
-        KeyCommand::Create { account, name } => (
+        KeyCommand::Create {
+            account,
+            name,
+            terms,
+        } => (
             Method::POST,
             of_account(&account),
-            Some(json!({ "name": name })),
+            Some(terms.body(Some(name))),
         ),
+        KeyCommand::Change {
+            key,
+            name,
+            terms,
+            clear,
+        } => {
+            let mut body = terms.body(name);
+            for term in clear {
+                body[term.replace('-', "_")] = Value::Null;
+            }
+            (Method::PATCH, one(&key, ""), Some(body))
+        }
         KeyCommand::List {
             account,
             before,
@@ -248,6 +330,21 @@ pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), Stri
         println!("\nThis is the only time the key is shown. Store it now.");
     }
     Ok(())
+}
+
+pub(crate) async fn project(target: &Target, command: ProjectCommand) -> Result<(), String> {
+    let of_account = |id: &str| format!("/operator/accounts/{}/projects", segment(id));
+    let one = |id: &str| format!("/operator/projects/{}", segment(id));
+    let named = |name: String| Some(json!({ "name": name }));
+    let (method, path, body) = match command {
+        ProjectCommand::Create { account, name } => {
+            (Method::POST, of_account(&account), named(name))
+        }
+        ProjectCommand::List { account } => (Method::GET, of_account(&account), None),
+        ProjectCommand::Rename { project, name } => (Method::PATCH, one(&project), named(name)),
+        ProjectCommand::Archive { project } => (Method::DELETE, one(&project), None),
+    };
+    send(target, method, &path, body).await
 }
 
 pub(crate) async fn credit(target: &Target, command: CreditCommand) -> Result<(), String> {

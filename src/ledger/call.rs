@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, Idempotency, bill};
+use super::{CallId, Idempotency, Payer, bill};
 use crate::{
     base::{
         money::{NanoUsd, PicoUsd},
@@ -21,7 +21,7 @@ pub struct Call {
     /// The `X-Request-ID` of the response; not unique, because clients may choose it.
     pub request_id: String,
     pub account_id: String,
-    pub key_id: String,
+    pub payer: Arc<Payer>,
     pub model: String,
     pub routed_model: String,
     /// The provider's name in the configuration.

@@ -1,12 +1,17 @@
 //! The caller of a request: account, key and plan, with the version of the data they were read from.
 
+use std::sync::Arc;
+
+use super::{KeyTerms, Payer};
 use crate::{base::keys::KeyDigest, catalog::Plan};
 
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub account_id: String,
-    pub key_id: String,
+    /// The key, as the payer of the call.
+    pub payer: Arc<Payer>,
+    pub terms: Arc<KeyTerms>,
     pub plan: Plan,
     pub account_closed: bool,
     /// When the account's credit begins to expire, as of the lookup; always `None` from the embedded ledger. Use

@@ -6,6 +6,8 @@ use crate::db::postgres;
 pub enum LedgerError {
     #[error("there is no {what} `{id}`")]
     NotFound { what: &'static str, id: String },
+    #[error("keys belong to the project; move or delete them first")]
+    ProjectInUse,
     #[error("a deleted key does not come back; create a new one")]
     KeyDeleted,
     #[error(

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Call, CallId, Idempotency, KeyTaken, Ledger, LedgerError, Outcome, PendingCharge,
-    Seen, Shortage, Step, postgres::Pending,
+    Attempt, Call, CallId, Idempotency, KeyTaken, Ledger, LedgerError, Outcome, Payer,
+    PendingCharge, Seen, Shortage, Step, postgres::Pending,
 };
 use crate::{
     base::{
@@ -44,7 +44,7 @@ pub struct HoldRequest<'a> {
     pub reservations: &'a [Reservation],
     pub request_id: &'a str,
     pub account_id: &'a str,
-    pub key_id: &'a str,
+    pub payer: &'a Arc<Payer>,
     pub model: &'a str,
     pub routed_model: &'a str,
     pub prices: Arc<Prices>,
@@ -85,7 +85,7 @@ impl HoldRequest<'_> {
             id: self.id,
             request_id: self.request_id.to_owned(),
             account_id: self.account_id.to_owned(),
-            key_id: self.key_id.to_owned(),
+            payer: self.payer.clone(),
             model: self.model.to_owned(),
             routed_model: self.routed_model.to_owned(),
             upstream: None,

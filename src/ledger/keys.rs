@@ -3,7 +3,7 @@
 //! Requests need only live keys, which are active or disabled. Deleted ones stay in the store, because the history
 //! refers to them, but not in memory.
 
-use super::{Key, KeyState, Ledger, LedgerError, pages::has_nul};
+use super::{Key, KeyChange, KeyState, Ledger, LedgerError, NewKey, pages::has_nul};
 use crate::base::keys::ApiKey;
 
 /// Default for the most live keys of an account: more than one of many people and services needs.
@@ -46,10 +46,10 @@ impl Ledger {
     pub async fn create_key(
         &self,
         account_id: &str,
-        name: String,
+        new: NewKey,
         max: u32,
     ) -> Result<(Key, ApiKey), LedgerError> {
-        let (key, secret) = Key::generate(account_id, name, self.clock().now());
+        let (key, secret) = Key::generate(account_id, new, self.clock().now());
         let key = match self {
             Self::Embedded(ledger) => ledger.create_key(key, max).await?,
             Self::Shared(ledger) => ledger.create_key(key, max).await?,
@@ -62,6 +62,14 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => ledger.set_key_state(id, state).await,
             Self::Shared(ledger) => ledger.set_key_state(id, state).await,
+        }
+    }
+
+    /// Changes the name, the project or the terms of a live key, for its next call on.
+    pub(crate) async fn change_key(&self, id: &str, change: KeyChange) -> Result<Key, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.change_key(id, change).await,
+            Self::Shared(ledger) => ledger.change_key(id, change).await,
         }
     }
 

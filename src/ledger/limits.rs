@@ -13,25 +13,6 @@ pub(crate) struct LimitRule {
     pub tokens: Option<u32>,
 }
 
-/// A change of one ceiling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CeilingChange {
-    #[default]
-    Keep,
-    Set(u32),
-    Clear,
-}
-
-impl CeilingChange {
-    pub(super) fn applied_to(self, before: Option<u32>) -> Option<u32> {
-        match self {
-            Self::Keep => before,
-            Self::Set(ceiling) => Some(ceiling),
-            Self::Clear => None,
-        }
-    }
-}
-
 /// The ceilings of one rule.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Set {

@@ -20,6 +20,7 @@ mod caller;
 mod conditions;
 mod credit;
 mod detail;
+mod edit;
 mod embedded;
 mod error;
 pub(crate) mod export;
@@ -27,11 +28,13 @@ mod health;
 mod held;
 mod idempotency;
 pub(crate) mod import;
+mod key_terms;
 mod keys;
 mod limits;
 mod pages;
 mod pending;
 mod postgres;
+mod projects;
 mod prune;
 mod records;
 mod sessions;
@@ -47,6 +50,7 @@ pub use call_id::CallId;
 pub use caller::Caller;
 pub(crate) use caller::Seen;
 pub(crate) use credit::Shortage;
+pub(crate) use edit::Edit;
 pub use embedded::audit_file;
 pub(crate) use embedded::{back_up_file, export_file, probe, prune_file};
 pub(crate) use error::{LedgerError, OpenError};
@@ -57,20 +61,23 @@ pub use idempotency::{Idempotency, IdempotencyKey, KeepLimits, RequestHash};
 pub(crate) use idempotency::{
     IdempotentResponse, KeyTaken, MAX_REPLAYS_OF_CALL, Replay, ReplayKind,
 };
+pub(crate) use key_terms::{DEFAULT_PROJECT, KeyChange};
+pub use key_terms::{KeyTerms, Payer};
 pub use keys::MAX_KEYS;
 pub(crate) use keys::{KeyFilter, KeysPage};
-pub(crate) use limits::{CeilingChange, LimitRule};
+pub(crate) use limits::LimitRule;
 pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub(crate) use pending::PendingCharge;
 pub(crate) use postgres::{
     audit_database, export_database, probe as probe_database, prune_database,
 };
+pub(crate) use projects::Project;
 pub(crate) use prune::Pruned;
 pub(crate) use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key,
     ModelSettings, StrayHold, Violation,
 };
-pub use records::{KeyState, NewAccount, NewGrant};
+pub use records::{KeyState, NewAccount, NewGrant, NewKey};
 pub(crate) use sessions::{SessionCursor, SessionUse, SessionsPage};
 pub(crate) use watched::{Expiring, ExpiringPage};
 
@@ -328,8 +335,8 @@ impl Ledger {
         &self,
         account: Option<String>,
         model: Option<String>,
-        requests: CeilingChange,
-        tokens: CeilingChange,
+        requests: Edit<u32>,
+        tokens: Edit<u32>,
     ) -> Result<LimitRule, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.set_limit(account, model, requests, tokens).await,

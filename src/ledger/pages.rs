@@ -19,6 +19,8 @@ pub(crate) struct DayUse {
     /// Day in UTC, e.g. `2026-11-16`.
     pub day: String,
     pub key_id: String,
+    /// `default` for the default project.
+    pub project_id: String,
     pub model: String,
     /// All admitted calls, whatever their outcome.
     pub calls: u64,

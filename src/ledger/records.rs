@@ -1,8 +1,8 @@
 //! Accounts, grants, keys, settings and reports, as plain values.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{Call, CallId, Charged, LedgerError};
+use super::{Call, CallId, Charged, KeyTerms, LedgerError, Payer};
 use crate::{
     base::{
         keys::{ApiKey, KeyDigest, random_id},
@@ -116,22 +116,66 @@ pub struct Key {
     pub state: KeyState,
     pub created_at: i64,
     pub digest: KeyDigest,
+    /// This key as the payer of its calls.
+    pub payer: Arc<Payer>,
+    pub terms: Arc<KeyTerms>,
+}
+
+/// A key to create.
+#[derive(Clone, Debug, Default)]
+pub struct NewKey {
+    pub name: String,
+    /// `None` for the default project.
+    pub project_id: Option<String>,
+    /// The person who makes it; `None` for a service key.
+    pub member_id: Option<String>,
+    pub terms: KeyTerms,
+}
+
+impl From<String> for NewKey {
+    /// A service key of the default project, without terms.
+    fn from(name: String) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&str> for NewKey {
+    fn from(name: &str) -> Self {
+        name.to_owned().into()
+    }
 }
 
 impl Key {
     /// A new key, and its secret, which is not stored.
-    pub(super) fn generate(account_id: &str, name: String, now: i64) -> (Self, ApiKey) {
+    pub(super) fn generate(account_id: &str, new: NewKey, now: i64) -> (Self, ApiKey) {
         let secret = ApiKey::generate();
+        let id = random_id("key_");
         let key = Self {
-            id: random_id("key_"),
+            payer: Arc::new(Payer {
+                key_id: id.clone(),
+                project_id: new.project_id,
+                member_id: new.member_id,
+            }),
+            id,
             account_id: account_id.to_owned(),
-            name,
+            name: new.name,
             prefix: secret.visible_prefix().to_owned(),
             state: KeyState::Active,
             created_at: now,
             digest: secret.digest(),
+            terms: Arc::new(new.terms),
         };
         (key, secret)
+    }
+}
+
+impl Key {
+    /// Whether requests may use it at this time.
+    pub(super) fn is_active(&self, now: i64) -> bool {
+        self.state == KeyState::Active && !self.terms.has_expired(now)
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     failure::Failure,
     need::{self, Need},
     tool_loop::milliseconds,
+    windows::Windows,
 };
 use crate::{
     base::{failpoint, money::NanoUsd, timestamp, tokens::TokenCount},
@@ -23,7 +24,6 @@ use crate::{
         Attempt, CallId, Caller, Held, HoldRefused, HoldRequest, Idempotency, KeyTaken,
         LedgerError, Outcome, Shortage, Step,
     },
-    limits::{Admission, NotAdmitted, NotRenewed},
     prompt::{ChatCall, Route},
     upstream::deployments::Deployment,
     wire::{
@@ -40,7 +40,7 @@ const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 /// When it is dropped, the hold is released and the reservation counts as a request without tokens.
 pub(crate) struct Admitted {
     pub gateway: Arc<Gateway>,
-    reservation: Admission,
+    reservation: Windows,
     hold: Held,
     prices: Arc<Prices>,
     /// The prices that the operator pays the provider, where the configuration has them.
@@ -70,18 +70,10 @@ pub(crate) async fn admit(
         let limit = gateway.abandoned.limit();
         return Err(GatewayError::TooManyAbandoned { limit }.into());
     }
-    let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
     let input = call.count();
     let need = Need::of(call, input);
     let id = gateway.ledger.next_call();
-    let reservation = gateway
-        .limiter
-        .admit(id.0, account_id, model, need.tokens, ceilings)
-        .await
-        .map_err(|refused| match refused {
-            NotAdmitted::Refused(refusal) => GatewayError::RateLimited(refusal),
-            NotAdmitted::Unavailable => GatewayError::RateLimitUnavailable,
-        })?;
+    let reservation = Windows::reserve(&gateway, caller, id, model, need.tokens).await?;
     failpoint::reached("counted");
     let placing = gateway.ledger.hold(HoldRequest {
         id,
@@ -89,7 +81,7 @@ pub(crate) async fn admit(
         reservations: reservation.reservations(),
         request_id,
         account_id,
-        key_id: &caller.key_id,
+        payer: &caller.payer,
         model,
         routed_model: &target.id,
         prices: target.prices.clone(),
@@ -187,11 +179,7 @@ impl Admitted {
         let need = Need::of(call, self.input);
         self.reservation
             .renew(latest.total(), need.tokens, ceilings)
-            .await
-            .map_err(|refused| match refused {
-                NotRenewed::Refused(refusal) => GatewayError::RateLimited(refusal),
-                NotRenewed::Lost => GatewayError::AdmissionLost,
-            })?;
+            .await?;
         self.counted += latest.total();
         self.reserved = need.tokens;
         self.hold.set_reservations(self.reservation.reservations());

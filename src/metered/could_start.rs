@@ -39,7 +39,7 @@ pub(crate) async fn could_start(
         reservations: &[],
         request_id,
         account_id: &caller.account_id,
-        key_id: &caller.key_id,
+        payer: &caller.payer,
         model: "",
         routed_model: "",
         prices: Arc::new(Prices::default()),

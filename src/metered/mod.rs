@@ -29,6 +29,7 @@ mod stream;
 mod stream_output;
 mod tool_loop;
 mod whole;
+mod windows;
 
 use crate::{
     catalog::Model,

@@ -59,6 +59,7 @@ impl From<LedgerError> for PortalError {
                 "There are {max} keys, which is the most that an account can have. Delete one that is not used."
             )),
             LedgerError::NoSuchPlan { .. }
+            | LedgerError::ProjectInUse
             | LedgerError::TooMuchCredit
             | LedgerError::ReferenceTaken { .. } => Self::Invalid(error.to_string()),
             LedgerError::Database(_)
@@ -83,6 +84,7 @@ impl From<ActionError> for PortalError {
         match error {
             ActionError::Email
             | ActionError::KeyName
+            | ActionError::ProjectName
             | ActionError::Amount
             | ActionError::ZeroCeiling(_)
             | ActionError::Oneself

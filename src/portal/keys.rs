@@ -259,7 +259,7 @@ pub(crate) async fn new_key(
     let throttled = gateway.portal.throttle.new_key(account_id);
     throttled.map_err(|seconds| PortalError::TooMany { seconds })?;
     let (ledger, max) = (&gateway.ledger, gateway.max_keys);
-    Ok(ledger.create_key(account_id, name.to_owned(), max).await?)
+    Ok(ledger.create_key(account_id, name.into(), max).await?)
 }
 
 /// The key, if it belongs to this account and is not deleted.

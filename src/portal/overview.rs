@@ -45,7 +45,7 @@ pub(crate) async fn show(
     };
     let calls = ledger.calls_page(&latest).await?;
     let has_key = live_keys.iter().any(|key| key.state == KeyState::Active);
-    let used = calls.iter().map(|call| call.key_id.as_str());
+    let used = calls.iter().map(|call| call.payer.key_id.as_str());
     let keys = ledger.keys_with_ids(used).await?;
     let content = html! {
         h1 { "Overview" }

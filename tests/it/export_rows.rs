@@ -89,8 +89,9 @@ async fn accounts_and_dates_select_rows() {
     }
 
     let days = (1..=3).flat_map(|day| {
-        let values =
-            format!("'2020-02-0{day}', 'svc-pro', 'key_1', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1");
+        let values = format!(
+            "'2020-02-0{day}', 'svc-pro', 'key_1', 'default', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1"
+        );
         [account, second].map(|account| format!("('{account}', {values})"))
     });
     let days = days.collect::<Vec<_>>().join(", ");

@@ -115,7 +115,7 @@ async fn keys_are_listed_page_by_page_and_deleted_ones_apart() {
     let ledger = &admin.gateway.inside().ledger;
     let mut ids = Vec::new();
     for number in 0..KEYS {
-        let created = ledger.create_key(&admin.account_id, format!("n{number}"), 1_000);
+        let created = ledger.create_key(&admin.account_id, format!("n{number}").into(), 1_000);
         ids.push(created.await.unwrap().0.id);
     }
     let (owner, operator) = (&admin.browser, &with_token(&admin.gateway).await);

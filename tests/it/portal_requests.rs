@@ -178,7 +178,7 @@ async fn another_accounts_request_is_not_found() {
         pages.iter().all(|page| *page == pages[0]),
         "no page tells more than another"
     );
-    let key = format!("/portal/requests?key={}", theirs.key_id);
+    let key = format!("/portal/requests?key={}", theirs.payer.key_id);
     assert!(admin.listed(&key).await.is_empty());
     assert!(admin.listed("/portal/requests").await.is_empty());
     assert!(admin.listed("/portal/billing").await.is_empty());

@@ -1,14 +1,23 @@
 //! Extractor of JSON bodies. The error for an invalid body names the field.
 
 use axum::extract::{FromRequest, Request};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 use super::error::OperatorError;
-use crate::{api::read_body, wire::in_json_terms};
+use crate::{api::read_body, ledger::Edit, wire::in_json_terms};
 
 const MAX_BYTES: usize = 64 << 10;
 
 pub(crate) struct JsonBody<T>(pub T);
+
+/// Reads a field that is present: a value sets it, `null` clears it. A field that is absent has its default, which keeps
+/// it.
+pub(crate) fn set_or_clear<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Edit<T>, D::Error> {
+    let value = Option::deserialize(deserializer)?;
+    Ok(value.map_or(Edit::Clear, Edit::Set))
+}
 
 impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = OperatorError;

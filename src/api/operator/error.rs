@@ -40,6 +40,9 @@ impl From<ActionError> for OperatorError {
         match error {
             ActionError::Email => Self::invalid("email", "`email` must be an e-mail address."),
             ActionError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
+            ActionError::ProjectName => {
+                Self::invalid("name", "`name` must have 1 to 100 characters.")
+            }
             ActionError::Amount => Self::invalid(
                 "amount",
                 "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".",
@@ -94,6 +97,11 @@ impl OperatorError {
                     Status::BAD_REQUEST,
                     "invalid_request_error",
                     Some("key_deleted"),
+                ),
+                LedgerError::ProjectInUse => (
+                    Status::CONFLICT,
+                    "invalid_request_error",
+                    Some("project_in_use"),
                 ),
                 LedgerError::TooManyKeys { .. } => (
                     Status::CONFLICT,

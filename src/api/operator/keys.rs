@@ -1,4 +1,4 @@
-//! API keys: create, list, disable, enable and delete.
+//! API keys: create, list, change, disable, enable and delete.
 
 use std::sync::Arc;
 
@@ -8,7 +8,13 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{body::JsonBody, error::OperatorError, path::Path, query::ReadQuery};
+use super::{
+    body::JsonBody,
+    error::OperatorError,
+    key_terms::{Change, Create, TermsObject},
+    path::Path,
+    query::ReadQuery,
+};
 use crate::{
     api::Json,
     base::timestamp,
@@ -29,6 +35,8 @@ struct KeyObject<'a> {
     prefix: &'a str,
     state: &'static str,
     created_at: String,
+    #[serde(flatten)]
+    terms: TermsObject<'a>,
     /// The full key, only in the response that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
@@ -44,25 +52,20 @@ impl<'a> KeyObject<'a> {
             prefix: &key.prefix,
             state: key.state.as_str(),
             created_at: timestamp::shown(key.created_at),
+            terms: TermsObject::of(key),
             key: None,
         }
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Create {
-    #[serde(default)]
-    name: String,
-}
-
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
-    JsonBody(Create { name }): JsonBody<Create>,
+    JsonBody(create): JsonBody<Create>,
 ) -> Result<Response, OperatorError> {
+    let new = create.checked(&gateway)?;
     let (key, secret) = OperatorActions::by_token(&gateway)
-        .create_key(account_id, name)
+        .create_key(account_id, new)
         .await?;
     let shown = KeyObject {
         key: Some(secret.reveal()),
@@ -139,6 +142,18 @@ async fn cursor(
     let unknown =
         || OperatorError::invalid("before", "`before` must be the ID of a key of the account.");
     found.ok_or_else(unknown)
+}
+
+pub(crate) async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Response, OperatorError> {
+    let change = change.checked(&gateway)?;
+    let key = OperatorActions::by_token(&gateway)
+        .change_key(id, change)
+        .await?;
+    Ok(Json(KeyObject::new(&key)).into_response())
 }
 
 pub(crate) async fn disable(

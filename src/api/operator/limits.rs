@@ -6,16 +6,20 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::{accounts::List, body::JsonBody, error::OperatorError};
+use super::{
+    accounts::List,
+    body::{JsonBody, set_or_clear},
+    error::OperatorError,
+};
 use crate::{
     api::Json,
     gateway::{
         Gateway,
         actions::{LimitChange, OperatorActions},
     },
-    ledger::{CeilingChange, LimitRule},
+    ledger::{Edit, LimitRule},
 };
 
 #[derive(Serialize)]
@@ -46,15 +50,9 @@ pub(crate) struct Change {
     model: Option<String>,
     /// If the field is absent, the ceiling stays; `null` removes it.
     #[serde(default, deserialize_with = "set_or_clear")]
-    rpm: CeilingChange,
+    rpm: Edit<u32>,
     #[serde(default, deserialize_with = "set_or_clear")]
-    tpm: CeilingChange,
-}
-
-/// Reads a field that is present: a number sets the ceiling, `null` clears it.
-fn set_or_clear<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CeilingChange, D::Error> {
-    let ceiling = Option::deserialize(deserializer)?;
-    Ok(ceiling.map_or(CeilingChange::Clear, CeilingChange::Set))
+    tpm: Edit<u32>,
 }
 
 pub(crate) async fn change(

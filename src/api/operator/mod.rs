@@ -11,7 +11,7 @@ use axum::{
     http::header,
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
-    routing::{delete, get, post, put},
+    routing::{delete, get, patch, post, put},
 };
 
 mod accounts;
@@ -20,12 +20,14 @@ mod analytics;
 mod audit;
 mod body;
 mod error;
+mod key_terms;
 mod keys;
 mod limits;
 mod metrics;
 mod models;
 mod path;
 mod people;
+mod projects;
 mod query;
 mod requests;
 mod routing;
@@ -62,7 +64,18 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             post(accounts::grant).get(accounts::grants),
         )
         .route("/operator/accounts/{id}/usage", get(usage::list))
-        .route("/operator/keys/{id}", delete(keys::delete))
+        .route(
+            "/operator/accounts/{id}/projects",
+            post(projects::create).get(projects::list),
+        )
+        .route(
+            "/operator/projects/{id}",
+            patch(projects::rename).delete(projects::archive),
+        )
+        .route(
+            "/operator/keys/{id}",
+            patch(keys::change).delete(keys::delete),
+        )
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))
         .route("/operator/accounts/{id}/people", get(people::list))

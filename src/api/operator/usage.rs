@@ -32,6 +32,9 @@ struct UsageObject {
     request_id: String,
     account_id: String,
     key_id: String,
+    project: String,
+    /// The person who made the key; `null` for a service key.
+    member: Option<String>,
     model: String,
     /// The model that served the request: for hybrids the chosen target.
     routed_model: String,
@@ -58,7 +61,9 @@ fn usage_object(call: Call) -> Option<UsageObject> {
         object: "usage",
         request_id: call.request_id,
         account_id: call.account_id,
-        key_id: call.key_id,
+        key_id: call.payer.key_id.clone(),
+        project: call.payer.project().to_owned(),
+        member: call.payer.member_id.clone(),
         model: call.model,
         routed_model: call.routed_model,
         outcome: call.outcome.as_str(),

@@ -16,7 +16,7 @@ use crate::{
     api::{access_log::RequestLog, json_response},
     catalog::{Model, Plan},
     gateway::{self, Gateway, NamedModel, Routes, retries::RecordedCall},
-    ledger::Caller,
+    ledger::{Caller, KeyTerms},
     metered::{self, Form, NotStarted, Reply},
     prompt::{self, Additions, ChatCall, Route},
     routing::{Decision, Term},
@@ -53,6 +53,7 @@ impl Permitted {
             log.model(&permitted.route.requested.id);
         }
         permitted.check_plan(gateway, caller.plan)?;
+        permitted.check_key(&caller.terms)?;
         Ok(permitted)
     }
 
@@ -97,6 +98,15 @@ impl Permitted {
             current: plan.tier(),
             required: model.min_tier,
             upgrade_url: gateway.links.upgrade.clone(),
+        })
+    }
+
+    fn check_key(&self, terms: &KeyTerms) -> Result<(), GatewayError> {
+        if terms.allows(&self.route.requested.id) {
+            return Ok(());
+        }
+        Err(GatewayError::ModelNotAllowed {
+            model: self.route.requested_name().to_owned(),
         })
     }
 

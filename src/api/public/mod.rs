@@ -12,6 +12,7 @@ mod chat;
 mod confirm;
 mod front;
 mod health;
+mod key;
 mod messages;
 mod models;
 mod payments;

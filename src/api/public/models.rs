@@ -63,17 +63,24 @@ impl Filters {
     }
 }
 
+/// The models that the caller's plan and key can call.
+fn visible(gateway: &Gateway, caller: &VisibleTo) -> Vec<Arc<Model>> {
+    let mut models = gateway.visible_models(caller.plan);
+    models.retain(|model| caller.terms.allows(&model.id));
+    models
+}
+
 /// Lists the models that the caller can see and that pass the filters, then their aliases.
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
-    VisibleTo(plan): VisibleTo,
+    caller: VisibleTo,
     headers: HeaderMap,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Response, GatewayError> {
     // A query that cannot be parsed filters nothing, because the list always has status 200 (§4.4).
     let query = query.map(|Query(pairs)| pairs).unwrap_or_default();
     let filters = Filters::of(&query);
-    let visible = gateway.visible_models(plan);
+    let visible = visible(&gateway, &caller);
     let models = visible.iter().filter(|model| filters.admit(model));
     let aliases = gateway.aliases_of(&visible);
     let aliases = aliases.iter().filter(|(_, model)| filters.admit(model));
@@ -91,7 +98,7 @@ pub(crate) async fn list(
 /// One model. A model that the caller cannot see is 404, never 403 (§4.5).
 pub(crate) async fn one(
     State(gateway): State<Arc<Gateway>>,
-    VisibleTo(plan): VisibleTo,
+    caller: VisibleTo,
     Extension(log): Extension<RequestLog>,
     headers: HeaderMap,
     peer: Option<Extension<Peer>>,
@@ -99,7 +106,7 @@ pub(crate) async fn one(
 ) -> Result<Response, GatewayError> {
     // An ID that is not UTF-8 belongs to no model.
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
-    let visible = gateway.visible_models(plan);
+    let visible = visible(&gateway, &caller);
     if let Some(model) = visible.iter().find(|model| model.id == id) {
         return Ok(match Dialect::of_headers(&headers) {
             Dialect::OpenAi => Json(ModelObject::new(model)).into_response(),

@@ -199,7 +199,7 @@ async fn left_by_client(
     let hash = sent.hash(gateway).await?;
     // Before anything is taken, so that an error loses nothing.
     confirm(gateway, caller).await?;
-    while let Some(recording) = gateway.retries.take_left(&caller.key_id, hash) {
+    while let Some(recording) = gateway.retries.take_left(&caller.payer.key_id, hash) {
         // If this client leaves too, its next retry takes the response again.
         on_leave(gateway, caller, log, sent, &recording);
         match attached(gateway, caller, log, &recording).await {
@@ -222,7 +222,7 @@ fn on_leave(
     log.on_leave(Departure {
         retries: gateway.retries.clone(),
         recording: recording.clone(),
-        key_id: caller.key_id.clone(),
+        payer: caller.payer.clone(),
         path: sent.path,
         body: sent.body.clone(),
     });

@@ -7,7 +7,7 @@ use axum::{
     routing::{any, get},
 };
 
-use super::{billed::Endpoint, front::Front, health, models, payments, provider, responses};
+use super::{billed::Endpoint, front::Front, health, key, models, payments, provider, responses};
 use crate::{
     api::{access_log, layers},
     gateway::Gateway,
@@ -36,8 +36,9 @@ pub(crate) fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Fro
             "/v1/responses/{id}",
             get(responses::show)
                 .delete(responses::delete)
-                .route_layer(authenticate),
+                .route_layer(authenticate.clone()),
         )
+        .route("/v1/key", get(key::show).route_layer(authenticate))
         // Public: a key is optional (§4.4–4.6).
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// The version of the schema that this program creates and reads.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// "toll" in ASCII. Files of development versions have the number of a schema, but not this mark.
 const APPLICATION_ID: i32 = 0x746f_6c6c;
 

@@ -2,7 +2,8 @@
 
 use crate::{backoffice::BackofficeError, base::money::NanoUsd, ledger::LedgerError};
 
-pub(crate) const MAX_KEY_NAME: usize = 100;
+/// Most characters of the name of a key or a project.
+pub(crate) const MAX_NAME: usize = 100;
 const MAX_EMAIL: usize = 254;
 
 /// Why an operator action was not performed. The operator API and the console each map it to a message of their own.
@@ -10,8 +11,10 @@ const MAX_EMAIL: usize = 254;
 pub(crate) enum ActionError {
     #[error("that is not an e-mail address")]
     Email,
-    #[error("a key's name has at most {MAX_KEY_NAME} characters")]
+    #[error("a key's name has at most {MAX_NAME} characters")]
     KeyName,
+    #[error("a project has a name of 1 to {MAX_NAME} characters")]
+    ProjectName,
     #[error("an amount is US dollars above zero, e.g. 10.00")]
     Amount,
     /// Holds the parameter's name: `rpm` or `tpm`.

@@ -14,11 +14,12 @@ mod error;
 mod keys;
 mod payments;
 mod people;
+mod projects;
 mod secret;
 mod settings;
 
 pub(crate) use self::{
-    error::{ActionError, MAX_KEY_NAME, amount},
+    error::{ActionError, MAX_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::OneTimeLink,
     settings::LimitChange,

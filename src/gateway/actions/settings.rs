@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ActionError, OperatorActions};
 use crate::{
     catalog::Model,
-    ledger::{CeilingChange, LimitRule, ModelSettings},
+    ledger::{Edit, LimitRule, ModelSettings},
 };
 
 /// A change of the rate limits of an account, of a model, of both together, or of all.
@@ -15,8 +15,8 @@ use crate::{
 pub(crate) struct LimitChange {
     pub account: Option<String>,
     pub model: Option<String>,
-    pub requests: CeilingChange,
-    pub tokens: CeilingChange,
+    pub requests: Edit<u32>,
+    pub tokens: Edit<u32>,
 }
 
 impl OperatorActions {
@@ -49,7 +49,7 @@ impl OperatorActions {
 
     pub(crate) async fn change_limit(&self, change: LimitChange) -> Result<LimitRule, ActionError> {
         for (name, value) in [("rpm", change.requests), ("tpm", change.tokens)] {
-            if value == CeilingChange::Set(0) {
+            if value == Edit::Set(0) {
                 return Err(ActionError::ZeroCeiling(name));
             }
         }

@@ -20,7 +20,7 @@ impl Embedded {
         call: &Call,
         now: i64,
     ) -> Result<MutexGuard<'a, Credit>, HoldRefused> {
-        if !directory.is_active(&call.key_id) {
+        if !directory.is_active(&call.payer.key_id, now) {
             return Err(HoldRefused::KeyInactive);
         }
         let no_account = |balance| HoldRefused::NoAccount { balance };

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::{directory::Shared, sqlite::Database, steps};
 use crate::{
     ledger::{
-        Account, AccountChange, Call, CeilingChange, Charged, Grant, Key, KeyState, LedgerError,
-        LimitRule, ModelSettings, PendingCharge, Replay, Violation,
+        Account, AccountChange, Call, Charged, Edit, Grant, Key, KeyChange, KeyState, LedgerError,
+        LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation,
     },
     net::callbacks::{Callback, Queue},
     wire::chat::Usage,
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     /// Creates a key unless the account has this many live ones.
     CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
+    ChangeKey(String, Box<KeyChange>, Reply<Key>),
+    ChangeProject(steps::ProjectChange, Reply<Project>),
     SetModel(ModelChange, Reply<ModelSettings>),
     SetLimit(LimitChange, Reply<LimitRule>),
     /// Posts the expiries of these accounts up to a time in seconds.
@@ -71,8 +73,8 @@ pub(crate) struct ModelChange {
 pub(crate) struct LimitChange {
     pub account: Option<String>,
     pub model: Option<String>,
-    pub requests: CeilingChange,
-    pub tokens: CeilingChange,
+    pub requests: Edit<u32>,
+    pub tokens: Edit<u32>,
 }
 
 /// Where the result of a command goes: the task that waits for it, on its own thread.
@@ -118,6 +120,7 @@ enum Outcome {
     Grant(PendingReply<Grant>),
     Account(PendingReply<Account>),
     Key(PendingReply<Key>),
+    Project(PendingReply<Project>),
     Model(PendingReply<ModelSettings>),
     Limit(PendingReply<LimitRule>),
     Violations(PendingReply<Vec<Violation>>),
@@ -218,6 +221,18 @@ impl Command {
                     steps::set_key_state(database, directory, &id, state)
                 });
                 executed(result, reply, Outcome::Key)
+            }
+            Self::ChangeKey(id, change, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::change_key(database, directory, &id, *change)
+                });
+                executed(result, reply, Outcome::Key)
+            }
+            Self::ChangeProject(change, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::change_project(database, directory, change)
+                });
+                executed(result, reply, Outcome::Project)
             }
             Self::SetModel(change, reply) => {
                 let result = run(within, |database, directory| {
@@ -340,6 +355,7 @@ impl Executed {
             Outcome::Grant(pending) => pending.send(committed),
             Outcome::Account(pending) => pending.send(committed),
             Outcome::Key(pending) => pending.send(committed),
+            Outcome::Project(pending) => pending.send(committed),
             Outcome::Model(pending) => pending.send(committed),
             Outcome::Limit(pending) => pending.send(committed),
             Outcome::Violations(pending) => pending.send(committed),

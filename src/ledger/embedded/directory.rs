@@ -18,7 +18,7 @@ use crate::{
     },
     ledger::{
         Account, Caller, Expiring, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings,
-        Seen, credit::Credit, limits::LimitRules,
+        Project, Seen, credit::Credit, limits::LimitRules,
     },
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct Directory {
     keys: FastMap<String, Key>,
     keys_by_account: FastMap<String, FastSet<String>>,
     by_digest: FastMap<KeyDigest, String>,
+    /// Projects by ID, archived ones too.
+    projects: FastMap<String, Project>,
     models: FastMap<String, ModelSettings>,
     limits: LimitRules,
     credits: FastMap<String, Mutex<Credit>>,
@@ -64,16 +66,17 @@ impl Shared {
 }
 
 impl Directory {
-    /// The caller that an active key belongs to.
-    pub(crate) fn caller(&self, digest: KeyDigest) -> Option<Caller> {
+    /// The caller that an active key belongs to at this time.
+    pub(crate) fn caller(&self, digest: KeyDigest, now: i64) -> Option<Caller> {
         let key = self.keys.get(self.by_digest.get(&digest)?)?;
-        if key.state != KeyState::Active {
+        if !key.is_active(now) {
             return None;
         }
         let account = self.accounts.get(&key.account_id)?;
         Some(Caller {
             account_id: account.id.clone(),
-            key_id: key.id.clone(),
+            payer: key.payer.clone(),
+            terms: key.terms.clone(),
             plan: account.plan,
             credits_expire_at: None,
             account_closed: account.closed,
@@ -119,9 +122,9 @@ impl Directory {
         self.models.get(id).copied().unwrap_or_default()
     }
 
-    pub(crate) fn is_active(&self, key_id: &str) -> bool {
+    pub(crate) fn is_active(&self, key_id: &str, now: i64) -> bool {
         let key = self.keys.get(key_id);
-        key.is_some_and(|key| key.state == KeyState::Active)
+        key.is_some_and(|key| key.is_active(now))
     }
 
     /// Locks the account's credit; the lock is never held during disk I/O.
@@ -290,6 +293,27 @@ impl Directory {
         key
     }
 
+    pub(crate) fn project(&self, id: &str) -> Option<&Project> {
+        self.projects.get(id)
+    }
+
+    /// The account's projects, oldest first.
+    pub(crate) fn projects_of(&self, account_id: &str) -> Vec<Project> {
+        let all = self.projects.values();
+        let mut projects: Vec<_> = all
+            .filter(|project| project.account_id == account_id)
+            .cloned()
+            .collect();
+        projects
+            .sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        projects
+    }
+
+    pub(crate) fn put_project(&mut self, project: Project) -> Project {
+        self.projects.insert(project.id.clone(), project.clone());
+        project
+    }
+
     pub(crate) fn put_model_settings(&mut self, id: String, settings: ModelSettings) {
         self.models.insert(id, settings);
     }
@@ -305,7 +329,7 @@ mod tests {
         for _ in 0..1_000 {
             let (key, _) = Key::generate("acct_1", "k".into(), 0);
             let key = directory.put_key(key);
-            assert!(directory.caller(key.digest).is_none(), "no account");
+            assert!(directory.caller(key.digest, 0).is_none(), "no account");
             assert_eq!(directory.key_count("acct_1"), 1);
             directory.put_key(Key {
                 state: KeyState::Deleted,

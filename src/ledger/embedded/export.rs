@@ -184,12 +184,12 @@ impl Export<'_> {
         let (from, to) = self.selection.days();
         let mut page = self.connection.prepare(&days_sql())?;
         Ok(Box::new(move |account, rows| {
-            let mut key = (from.clone(), String::new(), String::new());
+            let mut key = (from.clone(), String::new(), String::new(), String::new());
             loop {
-                let (day, model, key_id) = &key;
-                let bound = params![account, day, model, key_id, to, self.page];
+                let (day, model, key_id, project_id) = &key;
+                let bound = params![account, day, model, key_id, project_id, to, self.page];
                 let read = self.page(&mut page, bound, rows, |row| {
-                    Ok((row.get(1)?, row.get(2)?, row.get(3)?))
+                    Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
                 })?;
                 match read {
                     Some(last) => key = last,
@@ -274,8 +274,8 @@ fn days_sql() -> String {
     let columns = Table::Usage.select_list();
     format!(
         "SELECT {columns} FROM usage_days
-         WHERE account_id = ?1 AND (day, model, key_id) > (?2, ?3, ?4) AND day < ?5
-         ORDER BY day, model, key_id LIMIT ?6"
+         WHERE account_id = ?1 AND (day, model, key_id, project_id) > (?2, ?3, ?4, ?5) AND day < ?6
+         ORDER BY day, model, key_id, project_id LIMIT ?7"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Keys: live ones are in memory, deleted ones are read from the file.
 
 use super::{Embedded, command::Command, sqlite::keys};
-use crate::ledger::{Key, KeyState, KeysPage, LedgerError};
+use crate::ledger::{Key, KeyChange, KeyState, KeysPage, LedgerError};
 
 impl Embedded {
     /// Stores a key by its digest, unless the account has `max` live keys.
@@ -18,6 +18,13 @@ impl Embedded {
     ) -> Result<Key, LedgerError> {
         self.writer
             .execute(|reply| Command::SetKeyState(id.to_owned(), state, reply))
+            .await
+    }
+
+    pub(crate) async fn change_key(&self, id: &str, change: KeyChange) -> Result<Key, LedgerError> {
+        let (id, change) = (id.to_owned(), Box::new(change));
+        self.writer
+            .execute(|reply| Command::ChangeKey(id, change, reply))
             .await
     }
 

@@ -27,6 +27,7 @@ mod idempotency;
 mod keys;
 mod pages;
 mod pending;
+mod projects;
 mod prune;
 mod queue;
 mod sqlite;
@@ -49,8 +50,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    Account, AccountChange, Balances, CallId, Caller, CeilingChange, Grant, Health, LedgerError,
-    LimitRule, ModelSettings, OpenError, call_id::CallIds,
+    Account, AccountChange, Balances, CallId, Caller, Edit, Grant, Health, LedgerError, LimitRule,
+    ModelSettings, OpenError, call_id::CallIds,
 };
 use crate::base::{
     clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings,
@@ -115,7 +116,7 @@ impl Embedded {
 
     /// The caller that an active key belongs to.
     pub(crate) fn caller(&self, digest: KeyDigest) -> Option<Caller> {
-        self.read().caller(digest)
+        self.read().caller(digest, self.clock.now())
     }
 
     pub(crate) fn account(&self, id: &str) -> Result<Account, LedgerError> {
@@ -156,8 +157,8 @@ impl Embedded {
         &self,
         account: Option<String>,
         model: Option<String>,
-        requests: CeilingChange,
-        tokens: CeilingChange,
+        requests: Edit<u32>,
+        tokens: Edit<u32>,
     ) -> Result<LimitRule, LedgerError> {
         let change = LimitChange {
             account,

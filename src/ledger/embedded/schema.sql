@@ -16,6 +16,17 @@ CREATE TABLE accounts (
 ) STRICT;
 CREATE INDEX accounts_by_time ON accounts (created_at, id);
 
+-- What keys belong to, beside the default project, which has no row.
+CREATE TABLE projects (
+    id         TEXT PRIMARY KEY,
+    account_id TEXT NOT NULL REFERENCES accounts (id),
+    name       TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- An archived project has no keys. Its calls stay its own.
+    archived   INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX projects_by_account ON projects (account_id, created_at, id);
+
 -- Only the digest of a key is stored; the prefix is shown on pages.
 CREATE TABLE api_keys (
     id         TEXT PRIMARY KEY,
@@ -24,7 +35,17 @@ CREATE TABLE api_keys (
     prefix     TEXT NOT NULL,
     state      TEXT NOT NULL CHECK (state IN ('active', 'disabled', 'deleted')),
     created_at INTEGER NOT NULL,
-    digest     BLOB NOT NULL UNIQUE
+    digest     BLOB NOT NULL UNIQUE,
+    -- NULL is the default project.
+    project_id TEXT REFERENCES projects (id),
+    -- The person who made it; NULL for a service key.
+    member_id  TEXT,
+    -- The rest binds the key in addition to what binds its account. NULL binds nothing.
+    expires_at INTEGER,
+    -- JSON: the IDs of the models that it may call.
+    models     TEXT,
+    rpm        INTEGER CHECK (rpm > 0),
+    tpm        INTEGER CHECK (tpm > 0)
 ) STRICT;
 -- The keys of an account, page by page; and those that count against its maximum.
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
@@ -71,6 +92,10 @@ CREATE TABLE calls (
     request_id             TEXT NOT NULL,
     account_id             TEXT NOT NULL,
     key_id                 TEXT NOT NULL,
+    -- What the key belonged to when the call was admitted: its project, NULL for the default one, and the person who made
+    -- it, NULL for a service key.
+    project_id             TEXT,
+    member_id              TEXT,
     model                  TEXT NOT NULL,
     -- The model that a hybrid chose; otherwise the same as `model`.
     routed_model           TEXT NOT NULL,
@@ -144,6 +169,8 @@ CREATE TABLE usage_days (
     day                    TEXT NOT NULL,
     model                  TEXT NOT NULL,
     key_id                 TEXT NOT NULL,
+    -- `default` is the default project.
+    project_id             TEXT NOT NULL,
     calls                  INTEGER NOT NULL,
     -- Tokens and cost are those of charged calls.
     charged_calls          INTEGER NOT NULL,
@@ -158,7 +185,7 @@ CREATE TABLE usage_days (
     provider_cost_nano_usd INTEGER NOT NULL,
     margin_nano_usd        INTEGER NOT NULL,
     last_ended_at_ms       INTEGER NOT NULL,
-    PRIMARY KEY (account_id, day, model, key_id)
+    PRIMARY KEY (account_id, day, model, key_id, project_id)
 ) STRICT, WITHOUT ROWID;
 
 -- Holds of running calls by account, as of the last second. The gateway keeps holds in memory and decides by those.
@@ -259,6 +286,21 @@ CREATE VIEW spend_by_key AS
         sum(completion_tokens) AS completion_tokens, sum(reasoning_tokens) AS reasoning_tokens,
         sum(cost_nano_usd) AS cost_nano_usd
     FROM usage_days LEFT JOIN api_keys ON api_keys.id = key_id GROUP BY 1, 2, 3, 4;
+
+-- Usage and cost of each project by month.
+CREATE VIEW spend_by_project AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, project_id,
+        coalesce(projects.name, 'Default') AS project_name, sum(calls) AS calls, sum(charged_calls) AS charged_calls,
+        sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
+        sum(cost_nano_usd) AS cost_nano_usd
+    FROM usage_days LEFT JOIN projects ON projects.id = project_id GROUP BY 1, 2, 3, 4;
+
+-- Usage and cost of each member by month: of the keys that they made.
+CREATE VIEW spend_by_member AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, member_id, sum(calls) AS calls,
+        sum(charged_calls) AS charged_calls, sum(prompt_tokens) AS prompt_tokens,
+        sum(completion_tokens) AS completion_tokens, sum(cost_nano_usd) AS cost_nano_usd
+    FROM usage_days JOIN api_keys ON api_keys.id = key_id WHERE member_id IS NOT NULL GROUP BY 1, 2, 3;
 
 -- What was charged for each model by month and, where the provider's prices are configured, what is left of it.
 CREATE VIEW margin_by_model AS

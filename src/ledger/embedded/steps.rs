@@ -12,8 +12,8 @@ use super::{
 use crate::{
     base::money::NanoUsd,
     ledger::{
-        Account, AccountChange, Call, Charged, Grant, Key, KeyState, LedgerError, LimitRule,
-        ModelSettings, PendingCharge, Violation, credit::Funds,
+        Account, AccountChange, Call, Charged, Grant, Key, KeyChange, KeyState, LedgerError,
+        LimitRule, ModelSettings, PendingCharge, Project, Violation, credit::Funds,
     },
     wire::chat::Usage,
 };
@@ -166,8 +166,87 @@ pub(crate) fn create_key(
             return Err(LedgerError::TooManyKeys { max });
         }
     }
+    check_project(directory, &key)?;
     database.insert_key(&key)?;
     Ok(directory.write().put_key(key))
+}
+
+/// Changes the name or the terms of a live key.
+pub(crate) fn change_key(
+    database: &Database,
+    directory: &Shared,
+    id: &str,
+    change: KeyChange,
+) -> Result<Key, LedgerError> {
+    let live = directory.read().key(id).cloned();
+    let Some(key) = live else {
+        return Err(match database.key(id)? {
+            Some(_) => LedgerError::KeyDeleted,
+            None => missing("key", id),
+        });
+    };
+    let key = change.applied_to(key);
+    check_project(directory, &key)?;
+    database.update_key(&key)?;
+    Ok(directory.write().put_key(key))
+}
+
+/// Whether the key's project is one of its account.
+fn check_project(directory: &Shared, key: &Key) -> Result<(), LedgerError> {
+    let Some(id) = &key.payer.project_id else {
+        return Ok(());
+    };
+    let directory = directory.read();
+    let project = directory.project(id);
+    let is_there = |project: &Project| project.account_id == key.account_id && !project.archived;
+    if project.is_some_and(is_there) {
+        Ok(())
+    } else {
+        Err(missing("project", id))
+    }
+}
+
+fn missing(what: &'static str, id: &str) -> LedgerError {
+    let id = id.to_owned();
+    LedgerError::NotFound { what, id }
+}
+
+/// A change of a project.
+pub(crate) enum ProjectChange {
+    Create(Project),
+    Rename { id: String, name: String },
+    Archive { id: String },
+}
+
+pub(crate) fn change_project(
+    database: &Database,
+    directory: &Shared,
+    change: ProjectChange,
+) -> Result<Project, LedgerError> {
+    let find = |id: &str| {
+        let project = directory.read().project(id).cloned();
+        project.ok_or_else(|| missing("project", id))
+    };
+    let project = match change {
+        ProjectChange::Create(project) => {
+            directory.read().account(&project.account_id)?;
+            project
+        }
+        ProjectChange::Rename { id, name } => Project { name, ..find(&id)? },
+        ProjectChange::Archive { id } => {
+            let project = find(&id)?;
+            let is_of_it = |key: &Key| key.payer.project_id.as_ref() == Some(&id);
+            if directory.read().keys_of(&project.account_id).any(is_of_it) {
+                return Err(LedgerError::ProjectInUse);
+            }
+            Project {
+                archived: true,
+                ..project
+            }
+        }
+    };
+    database.put_project(&project)?;
+    Ok(directory.write().put_project(project))
 }
 
 /// Changes the state of a key. A deleted key stays deleted.
@@ -180,10 +259,7 @@ pub(crate) fn set_key_state(
     let live = directory.read().key(id).cloned();
     let Some(key) = live else {
         // Deleted keys are not in memory.
-        let deleted = database.key(id)?.ok_or_else(|| LedgerError::NotFound {
-            what: "key",
-            id: id.to_owned(),
-        })?;
+        let deleted = database.key(id)?.ok_or_else(|| missing("key", id))?;
         return match state {
             KeyState::Deleted => Ok(deleted),
             KeyState::Active | KeyState::Disabled => Err(LedgerError::KeyDeleted),

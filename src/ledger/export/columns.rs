@@ -42,13 +42,15 @@ const fn as_kind(name: &'static str, sql: &'static str, kind: Kind) -> Column {
     Column { name, sql, kind }
 }
 
-pub(crate) static CALLS: [Column; 32] = [
+pub(crate) static CALLS: [Column; 34] = [
     as_kind("call", "id", Kind::Call),
     integer("id"),
     integer("entry_seq"),
     text("request_id"),
     text("account_id"),
     text("key_id"),
+    text("project_id"),
+    text("member_id"),
     text("model"),
     text("routed_model"),
     text("upstream"),
@@ -92,11 +94,12 @@ pub(crate) static LEDGER: [Column; 8] = [
     integer("at"),
 ];
 
-pub(crate) static USAGE: [Column; 16] = [
+pub(crate) static USAGE: [Column; 17] = [
     text("account_id"),
     text("day"),
     text("model"),
     text("key_id"),
+    text("project_id"),
     integer("calls"),
     integer("charged_calls"),
     integer("prompt_tokens"),

@@ -44,6 +44,25 @@ const API_KEYS: Table = Table {
         Column::text("state"),
         Column::int("created_at"),
         Column::bytes("digest"),
+        Column::text("project_id"),
+        Column::text("member_id"),
+        Column::int("expires_at"),
+        Column::text("models"),
+        Column::int("rpm"),
+        Column::int("tpm"),
+    ],
+    identity: None,
+};
+
+const PROJECTS: Table = Table {
+    name: "projects",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::text("account_id"),
+        Column::text("name"),
+        Column::int("created_at"),
+        Column::flag("archived"),
     ],
     identity: None,
 };
@@ -90,6 +109,8 @@ pub(super) const CALLS: Table = Table {
         Column::text("request_id"),
         Column::text("account_id"),
         Column::text("key_id"),
+        Column::text("project_id"),
+        Column::text("member_id"),
         Column::text("model"),
         Column::text("routed_model"),
         Column::text("upstream"),
@@ -121,12 +142,13 @@ pub(super) const CALLS: Table = Table {
 
 const USAGE_DAYS: Table = Table {
     name: "usage_days",
-    key: &["account_id", "day", "model", "key_id"],
+    key: &["account_id", "day", "model", "key_id", "project_id"],
     columns: &[
         Column::text("account_id"),
         Column::text("day"),
         Column::text("model"),
         Column::text("key_id"),
+        Column::text("project_id"),
         Column::int("calls"),
         Column::int("charged_calls"),
         Column::int("prompt_tokens"),
@@ -200,6 +222,7 @@ const LIMITS: Table = Table {
 
 pub(crate) const TABLES: &[Table] = &[
     ACCOUNTS,
+    PROJECTS,
     API_KEYS,
     CREDIT_GRANTS,
     LEDGER_ENTRIES,

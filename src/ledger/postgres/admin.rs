@@ -14,8 +14,7 @@ use crate::{
     catalog::{Plan, Tier, Track},
     db::postgres::{Connected, Error},
     ledger::{
-        Account, AccountChange, Balances, CeilingChange, Grant, LedgerError, LimitRule,
-        ModelSettings,
+        Account, AccountChange, Balances, Edit, Grant, LedgerError, LimitRule, ModelSettings,
         credit::{Credit, Funds},
     },
 };
@@ -204,8 +203,8 @@ impl Shared {
         &self,
         account: Option<String>,
         model: Option<String>,
-        requests: CeilingChange,
-        tokens: CeilingChange,
+        requests: Edit<u32>,
+        tokens: Edit<u32>,
     ) -> Result<LimitRule, LedgerError> {
         let (account, model) = (account.unwrap_or_default(), model.unwrap_or_default());
         let (keep_requests, requests) = kept_or_set(requests);
@@ -250,11 +249,11 @@ async fn change_within(
     Ok(account)
 }
 
-fn kept_or_set(change: CeilingChange) -> (bool, Option<i64>) {
+fn kept_or_set(change: Edit<u32>) -> (bool, Option<i64>) {
     match change {
-        CeilingChange::Keep => (true, None),
-        CeilingChange::Set(ceiling) => (false, Some(i64::from(ceiling))),
-        CeilingChange::Clear => (false, None),
+        Edit::Keep => (true, None),
+        Edit::Set(ceiling) => (false, Some(i64::from(ceiling))),
+        Edit::Clear => (false, None),
     }
 }
 

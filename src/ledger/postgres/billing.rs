@@ -188,7 +188,7 @@ fn terms(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> Ho
     HoldTerms {
         id: call.id,
         account_id: &call.account_id,
-        key_id: &call.key_id,
+        payer: &call.payer,
         amount,
         worst,
         overdraft,

@@ -106,7 +106,11 @@ fn declare_sql(table: Table, of_account: bool) -> String {
     let (name, time, order) = match table {
         Table::Calls => ("calls", "ended_at_ms", "ended_at_ms, id"),
         Table::Ledger => (LEDGER, "at", "account_id, seq"),
-        Table::Usage => ("usage_days", "day", "account_id, day, model, key_id"),
+        Table::Usage => (
+            "usage_days",
+            "day",
+            "account_id, day, model, key_id, project_id",
+        ),
     };
     let account = if of_account {
         " AND account_id = $3"

@@ -100,10 +100,16 @@ impl Shared {
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
         let now_ms = self.inner.clock.now_ms();
         let since = now_ms - window;
-        let query = "SELECT account_id, model, id, to_jsonb(reservations)::text FROM holds
+        // Keys with ceilings of their own have windows of their own, over all models.
+        let query = "WITH reserved AS (
+                SELECT account_id, key_id, model, id, to_jsonb(reservations)::text AS reservations FROM holds
+                UNION ALL
+                SELECT account_id, key_id, model, id, (detail -> 'reservations')::text FROM calls
+                WHERE ended_at_ms >= $1 AND detail ? 'reservations')
+            SELECT account_id, model, id, reservations FROM reserved
             UNION ALL
-            SELECT account_id, model, id, (detail -> 'reservations')::text FROM calls
-            WHERE ended_at_ms >= $1 AND detail ? 'reservations'";
+            SELECT key_id, '*', reserved.id, reservations
+            FROM reserved JOIN api_keys ON api_keys.id = key_id WHERE rpm IS NOT NULL OR tpm IS NOT NULL";
         let rows = self
             .inner
             .pool

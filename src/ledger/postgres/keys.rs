@@ -1,5 +1,8 @@
 //! Keys. Each change is one transaction and applies to the next request of every gateway.
 
+use std::sync::Arc;
+
+use serde_json::Value;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
@@ -10,15 +13,23 @@ use super::{
 use crate::{
     base::keys::KeyDigest,
     db::postgres::Error,
-    ledger::{Key, KeyState, KeysPage, LedgerError},
+    ledger::{Edit, Key, KeyChange, KeyState, KeyTerms, KeysPage, LedgerError, Payer},
 };
 
-const COLUMNS: &str = "id, account_id, name, prefix, state, created_at, digest";
+const COLUMNS: &str =
+    "id, account_id, name, prefix, state, created_at, digest, project_id, member_id, expires_at,
+    models, rpm, tpm";
 
 impl Shared {
     /// Stores an active key by its digest, unless the account has `max` live keys.
     pub(crate) async fn create_key(&self, key: Key, max: u32) -> Result<Key, LedgerError> {
         let (digest, most) = (key.digest.0.as_slice(), i64::from(max));
+        let (payer, terms) = (&key.payer, &key.terms);
+        let (models, rpm, tpm) = (
+            terms.models_json(),
+            terms.rpm.map(i64::from),
+            terms.tpm.map(i64::from),
+        );
         let parameters = [
             (&key.account_id as _, Type::TEXT),
             (&key.id as _, Type::TEXT),
@@ -27,12 +38,20 @@ impl Shared {
             (&key.created_at as _, Type::INT8),
             (&digest as _, Type::BYTEA),
             (&most as _, Type::INT8),
+            (&payer.project_id as _, Type::TEXT),
+            (&payer.member_id as _, Type::TEXT),
+            (&terms.expires_at as _, Type::INT8),
+            (&models as _, Type::TEXT),
+            (&rpm as _, Type::INT8),
+            (&tpm as _, Type::INT8),
         ];
-        let query = "SELECT create_key($1, $2, $3, $4, $5, $6, $7)";
+        let query = "SELECT create_key(
+            ROW($2, $1, $3, $4, 'active', $5, $6, $8, $9, $10, $11, $12, $13)::api_keys, $7)";
         let created: String = self.inner.pool.query_one(query, &parameters).await?;
         match created.as_str() {
             "created" => Ok(key),
             "full" => Err(LedgerError::TooManyKeys { max }),
+            "project" => Err(missing_project(payer.project_id.as_deref())),
             _ => Err(missing("account", &key.account_id)),
         }
     }
@@ -63,6 +82,28 @@ impl Shared {
         } else {
             LedgerError::KeyDeleted
         })
+    }
+
+    pub(crate) async fn change_key(&self, id: &str, change: KeyChange) -> Result<Key, LedgerError> {
+        let project_id = match &change.project_id {
+            Edit::Set(id) => Some(id.clone()),
+            Edit::Keep | Edit::Clear => None,
+        };
+        let json = to_json(change).to_string();
+        let parameters = [(&id as _, Type::TEXT), (&json as _, Type::TEXT)];
+        let query = "SELECT change_key($1, $2::jsonb)";
+        let changed: String = self.inner.pool.query_one(query, &parameters).await?;
+        match changed.as_str() {
+            "changed" => {}
+            "deleted" => return Err(LedgerError::KeyDeleted),
+            "project" => return Err(missing_project(project_id.as_deref())),
+            _ => return Err(missing("key", id)),
+        }
+        let query = format!("SELECT {COLUMNS} FROM api_keys WHERE id = $1");
+        let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
+        let key = read(rows.first().ok_or_else(|| missing("key", id))?)?;
+        self.cache.put_caller(key.digest, None);
+        Ok(key)
     }
 
     /// The account's live keys, oldest first.
@@ -105,8 +146,55 @@ impl Shared {
     }
 }
 
+fn missing_project(id: Option<&str>) -> LedgerError {
+    missing("project", id.unwrap_or_default())
+}
+
+/// The columns to set, as the database function reads them.
+fn to_json(change: KeyChange) -> Value {
+    let columns = [
+        ("name", change.name.map(Value::from)),
+        ("project_id", column(change.project_id)),
+        ("expires_at", column(change.expires_at)),
+        (
+            "models",
+            column(change.models.map(|models| Value::from(models).to_string())),
+        ),
+        ("rpm", column(change.rpm)),
+        ("tpm", column(change.tpm)),
+    ];
+    let set = columns
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(set.collect())
+}
+
+/// `None` if the column keeps its value.
+fn column<T: Into<Value>>(edit: Edit<T>) -> Option<Value> {
+    match edit {
+        Edit::Keep => None,
+        Edit::Set(value) => Some(value.into()),
+        Edit::Clear => Some(Value::Null),
+    }
+}
+
 fn read(row: &Row) -> Result<Key, Error> {
     let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
+    let ceiling = |column| {
+        let ceiling: Option<i64> = get(row, column)?;
+        Ok::<_, Error>(ceiling.and_then(|ceiling| u32::try_from(ceiling).ok()))
+    };
+    let payer = Payer {
+        key_id: get(row, 0)?,
+        project_id: get(row, 7)?,
+        member_id: get(row, 8)?,
+    };
+    let terms = KeyTerms {
+        expires_at: get(row, 9)?,
+        models: KeyTerms::read_models(get(row, 10)?).map_err(|_| unreadable("a key's models"))?,
+        rpm: ceiling(11)?,
+        tpm: ceiling(12)?,
+    };
     Ok(Key {
         id: get(row, 0)?,
         account_id: get(row, 1)?,
@@ -115,5 +203,7 @@ fn read(row: &Row) -> Result<Key, Error> {
         state: KeyState::parse(&state).ok_or_else(|| unreadable("a key's state"))?,
         created_at: get(row, 5)?,
         digest: KeyDigest(digest.try_into().map_err(|_| unreadable("a digest"))?),
+        payer: Arc::new(payer),
+        terms: Arc::new(terms),
     })
 }

@@ -1,6 +1,10 @@
 //! Key lookups in the database, batched: all that are requested at the same time are one query.
 
-use std::{collections::HashMap, sync::Weak, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tokio::{
@@ -14,6 +18,7 @@ use crate::{
     base::keys::KeyDigest,
     catalog::{Plan, Tier, Track},
     db::postgres::{Connected, Error},
+    ledger::{KeyTerms, Payer},
 };
 
 /// The most keys in one query.
@@ -23,7 +28,8 @@ const MAX_BATCH: usize = 512;
 #[derive(Clone, Debug)]
 pub(crate) struct KnownCaller {
     pub account_id: String,
-    pub key_id: String,
+    pub payer: Arc<Payer>,
+    pub terms: Arc<KeyTerms>,
     pub plan: Plan,
     pub closed: bool,
     pub version: i64,
@@ -75,6 +81,12 @@ struct Row {
     closed: bool,
     version: i64,
     expires: Option<i64>,
+    project: Option<String>,
+    member: Option<String>,
+    key_expires: Option<i64>,
+    models: Option<String>,
+    rpm: Option<u32>,
+    tpm: Option<u32>,
 }
 
 /// Runs as long as the ledger exists.
@@ -132,7 +144,18 @@ fn send_replies(batch: Vec<Lookup>, found: Reply) {
             let (track, tier) = plan?;
             let known = KnownCaller {
                 account_id: row.account,
-                key_id: row.key,
+                payer: Arc::new(Payer {
+                    key_id: row.key,
+                    project_id: row.project,
+                    member_id: row.member,
+                }),
+                terms: Arc::new(KeyTerms {
+                    expires_at: row.key_expires,
+                    // A list that cannot be parsed allows nothing: the key is unknown.
+                    models: KeyTerms::read_models(row.models.as_deref()).ok()?,
+                    rpm: row.rpm,
+                    tpm: row.tpm,
+                }),
                 plan: Plan::new(track, tier)?,
                 closed: row.closed,
                 version: row.version,

@@ -40,6 +40,7 @@ mod pages;
 mod peers;
 mod pending;
 mod pool;
+mod projects;
 mod record;
 mod schema;
 mod sessions;
@@ -383,7 +384,8 @@ fn lane_of(hasher: &RandomState, account_id: &str) -> usize {
 fn caller(digest: KeyDigest, known: KnownCaller, settings: i64, fresh: bool) -> Caller {
     Caller {
         account_id: known.account_id,
-        key_id: known.key_id,
+        payer: known.payer,
+        terms: known.terms,
         plan: known.plan,
         account_closed: known.closed,
         credits_expire_at: known.credits_expire_at,

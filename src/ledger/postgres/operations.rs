@@ -9,7 +9,9 @@ use tokio::sync::oneshot;
 use super::record::{CallRecord, EncodedReservation};
 use crate::{
     base::{money::NanoUsd, rate::Reservation},
-    ledger::{CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Seen, credit::Shortage},
+    ledger::{
+        CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Payer, Seen, credit::Shortage,
+    },
 };
 
 /// An operation on one account.
@@ -94,7 +96,7 @@ pub(crate) struct BatchReply {
 pub(crate) struct HoldTerms<'a> {
     pub id: CallId,
     pub account_id: &'a str,
-    pub key_id: &'a str,
+    pub payer: &'a Payer,
     pub amount: NanoUsd,
     pub worst: NanoUsd,
     pub overdraft: NanoUsd,
@@ -136,6 +138,10 @@ struct EncodedKey<'a> {
 #[derive(Serialize)]
 struct EncodedTerms<'a> {
     key_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member_id: Option<&'a str>,
     amount_nano_usd: i64,
     worst_case_nano_usd: i64,
     overdraft_nano_usd: i64,
@@ -162,7 +168,9 @@ impl<'a> Encoded<'a> {
             account_id: terms.account_id,
             call_id: terms.id.0,
             terms: Some(EncodedTerms {
-                key_id: terms.key_id,
+                key_id: &terms.payer.key_id,
+                project_id: terms.payer.project_id.as_deref(),
+                member_id: terms.payer.member_id.as_deref(),
                 amount_nano_usd: terms.amount.nanos(),
                 worst_case_nano_usd: terms.worst.nanos(),
                 overdraft_nano_usd: terms.overdraft.nanos(),

@@ -31,9 +31,9 @@ impl Shared {
     ) -> Result<Vec<DayUse>, LedgerError> {
         self.wait_until_written().await;
         let query = "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens,
-                completion_tokens, reasoning_tokens, cost_nano_usd, last_ended_at_ms
+                completion_tokens, reasoning_tokens, cost_nano_usd, last_ended_at_ms, project_id
             FROM usage_days WHERE account_id = $1 AND day >= $2 AND day <= $3
-            ORDER BY day, model, key_id";
+            ORDER BY day, model, key_id, project_id";
         let parameters = [
             (&account_id as _, Type::TEXT),
             (&from_day as _, Type::TEXT),
@@ -166,6 +166,7 @@ fn read_day(row: &Row) -> Result<DayUse, Error> {
         reasoning: totals.reasoning,
         cost: totals.cost,
         last_ms: get(row, 10)?,
+        project_id: get(row, 11)?,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::{
     },
     catalog::Prices,
     db::postgres::{Error, storable},
-    ledger::{Attempt, Call, CallId, Charged, Outcome, Step},
+    ledger::{Attempt, Call, CallId, Charged, Outcome, Payer, Step},
     wire::{agent::Agent, chat::Usage},
 };
 
@@ -23,7 +23,7 @@ pub(crate) const COLUMNS: &str =
     admitted_at_ms, first_byte_at_ms, ended_at_ms, reserved_tokens, held_nano_usd, worst_case_nano_usd,
     input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens, cache_write_tokens,
     cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd, balance_after_nano_usd,
-    provider_cost_nano_usd, (detail - '{paid,reservations}'::text[])::text";
+    provider_cost_nano_usd, (detail - '{paid,reservations}'::text[])::text, project_id, member_id";
 
 /// [`COLUMNS`] for lists of calls, which omit the decisions of hybrids, because these are long.
 pub(crate) fn columns_of_list() -> String {
@@ -43,6 +43,10 @@ struct Columns<'a> {
     request_id: &'a str,
     account_id: &'a str,
     key_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member_id: Option<&'a str>,
     model: &'a str,
     routed_model: &'a str,
     upstream: Option<&'a str>,
@@ -112,7 +116,9 @@ impl CallRecord<'_> {
             id: call.id.0,
             request_id: &call.request_id,
             account_id: &call.account_id,
-            key_id: &call.key_id,
+            key_id: &call.payer.key_id,
+            project_id: call.payer.project_id.as_deref(),
+            member_id: call.payer.member_id.as_deref(),
             model: &call.model,
             routed_model: &call.routed_model,
             upstream: call.upstream.as_deref(),
@@ -200,7 +206,11 @@ pub(crate) fn read(row: &Row) -> Result<Call, Error> {
         id: CallId(unsigned(get(row, 0)?)),
         request_id: get(row, 1)?,
         account_id: get(row, 2)?,
-        key_id: get(row, 3)?,
+        payer: Arc::new(Payer {
+            key_id: get(row, 3)?,
+            project_id: get(row, 29)?,
+            member_id: get(row, 30)?,
+        }),
         model: get(row, 4)?,
         routed_model: get(row, 5)?,
         upstream: get::<Option<String>>(row, 6)?.map(Arc::from),

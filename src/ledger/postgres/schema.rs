@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// The version of the schema that this program creates.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 /// The oldest version of a gateway that can use it.
-const OLDEST: i32 = 4;
+const OLDEST: i32 = 5;
 
 const SCHEMA: &str = concat!(
     include_str!("sql/tables.sql"),
@@ -29,6 +29,7 @@ const SCHEMA: &str = concat!(
     include_str!("sql/ends.sql"),
     include_str!("sql/batch.sql"),
     include_str!("sql/admin.sql"),
+    include_str!("sql/keys.sql"),
     include_str!("sql/gateways.sql"),
     include_str!("sql/cost.sql"),
     include_str!("sql/views.sql"),

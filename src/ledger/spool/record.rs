@@ -12,8 +12,8 @@ use crate::{
     },
     catalog::Prices,
     ledger::{
-        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, PendingCharge,
-        RequestHash, Step,
+        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, Payer,
+        PendingCharge, RequestHash, Step,
     },
     wire::{agent::Agent, chat::Usage},
 };
@@ -34,6 +34,10 @@ struct Record {
     request_id: String,
     account_id: String,
     key_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    project_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    member_id: Option<String>,
     model: String,
     routed_model: String,
     upstream: Option<String>,
@@ -137,7 +141,9 @@ pub(crate) fn encode(pending: &PendingCharge) -> Vec<u8> {
         call: call.id.0,
         request_id: call.request_id.clone(),
         account_id: call.account_id.clone(),
-        key_id: call.key_id.clone(),
+        key_id: call.payer.key_id.clone(),
+        project_id: call.payer.project_id.clone(),
+        member_id: call.payer.member_id.clone(),
         model: call.model.clone(),
         routed_model: call.routed_model.clone(),
         upstream: call.upstream.as_deref().map(str::to_owned),
@@ -196,7 +202,11 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
         id: CallId(line.call),
         request_id: line.request_id,
         account_id: line.account_id,
-        key_id: line.key_id,
+        payer: Arc::new(Payer {
+            key_id: line.key_id,
+            project_id: line.project_id,
+            member_id: line.member_id,
+        }),
         model: line.model,
         routed_model: line.routed_model,
         upstream: line.upstream.map(Into::into),

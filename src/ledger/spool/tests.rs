@@ -16,8 +16,8 @@ use crate::{
     },
     catalog::Prices,
     ledger::{
-        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, PendingCharge,
-        RequestHash, Step,
+        Attempt, Call, CallId, Idempotency, IdempotencyKey, KeepLimits, Outcome, Payer,
+        PendingCharge, RequestHash, Step,
     },
     wire::{agent::Agent, chat::Usage},
 };
@@ -27,7 +27,7 @@ fn charge(number: u64) -> PendingCharge {
         id: CallId(number),
         request_id: "line\nbreak \u{1F980}".into(),
         account_id: "acct_1".into(),
-        key_id: "key_1".into(),
+        payer: Payer::service("key_1"),
         model: "svc-standard".into(),
         routed_model: "svc-basic".into(),
         upstream: Some("local".into()),

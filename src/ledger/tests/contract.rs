@@ -5,7 +5,7 @@ use crate::{
     base::rate::Ceilings,
     ledger::{
         AccountChange, AnalyticsFilter,
-        CeilingChange::{Clear, Keep, Set},
+        Edit::{Clear, Keep, Set},
         KeyState,
     },
 };

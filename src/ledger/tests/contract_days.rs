@@ -22,7 +22,7 @@ const USAGE: Usage = Usage {
 async fn hold_with(paying: &Paying, key_id: &str, model: &str) -> Held {
     let request = paying.request(COST, COST, 0);
     let request = HoldRequest {
-        key_id,
+        payer: &Payer::service(key_id),
         model,
         ..request
     };
@@ -59,6 +59,7 @@ async fn sums_are_those_of_the_calls(store: TestStore) {
 
     let sum = |key_id: &str, model: &str, calls, charged: u32| DayUse {
         day: "2027-01-15".into(),
+        project_id: "default".into(),
         key_id: key_id.into(),
         model: model.into(),
         calls,

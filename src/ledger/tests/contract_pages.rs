@@ -77,7 +77,7 @@ async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
         let outcome = outcomes[at % outcomes.len()];
         let request = payer.request(COST, COST, 0);
         let request = HoldRequest {
-            key_id,
+            payer: &Payer::service(key_id),
             model,
             ..request
         };

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError, MAX_KEYS,
-    NewAccount, NewGrant, Outcome, Seen,
+    NewAccount, NewGrant, Outcome, Payer, Seen,
     embedded::Embedded,
     postgres::{self, Shared},
 };
@@ -47,6 +47,7 @@ mod contract;
 mod contract_accounts;
 mod contract_days;
 mod contract_idempotency;
+mod contract_key_terms;
 mod contract_keys;
 mod contract_pages;
 mod contract_pending;
@@ -149,6 +150,7 @@ pub(crate) struct Paying {
     pub ledger: Arc<Ledger>,
     pub account_id: String,
     pub key_id: String,
+    pub payer: Arc<Payer>,
     pub digest: KeyDigest,
     seen: Mutex<Seen>,
 }
@@ -168,6 +170,7 @@ impl Paying {
             ledger,
             account_id,
             key_id: key.id,
+            payer: key.payer,
             digest: key.digest,
             seen: Mutex::new(Seen::fresh()),
         };
@@ -193,6 +196,7 @@ impl Paying {
             ledger,
             account_id: self.account_id.clone(),
             key_id: self.key_id.clone(),
+            payer: self.payer.clone(),
             digest: self.digest,
             seen: Mutex::new(*self.seen.lock().unwrap()),
         }
@@ -209,6 +213,7 @@ impl Paying {
         let neighbour = Self {
             account_id: account.id,
             key_id: key.id,
+            payer: key.payer,
             digest: key.digest,
             ..self.with(self.ledger.clone())
         };
@@ -235,6 +240,7 @@ impl Paying {
             now_ms,
             account_id,
             key_id,
+            payer: self.payer,
             digest: self.digest,
             seen: self.seen,
         }
@@ -270,7 +276,7 @@ impl Paying {
             reservations: &[],
             request_id: "req_test",
             account_id: &self.account_id,
-            key_id: &self.key_id,
+            payer: &self.payer,
             model: "svc-standard",
             routed_model: "svc-standard",
             // A nano-dollar a token.
@@ -405,10 +411,17 @@ fn added_up(calls: &[Call]) -> Vec<DayUse> {
     for call in calls {
         let ended = time::OffsetDateTime::from_unix_timestamp(call.ended_ms / 1_000);
         let day = ended.unwrap().date().to_string();
-        let of = (day.clone(), call.model.clone(), call.key_id.clone());
+        let project_id = call.payer.project().to_owned();
+        let of = (
+            day.clone(),
+            call.model.clone(),
+            call.payer.key_id.clone(),
+            project_id.clone(),
+        );
         let sum = days.entry(of).or_insert_with(|| DayUse {
             day,
-            key_id: call.key_id.clone(),
+            key_id: call.payer.key_id.clone(),
+            project_id,
             model: call.model.clone(),
             calls: 0,
             charged: 0,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::base::rate::{Ceilings, Limit, Refusal, WINDOW_MS};
+use crate::base::rate::{Ceilings, Limit, Refusal, WINDOW_MS, WindowOf};
 
 #[derive(Debug, Default)]
 pub(crate) struct Window {
@@ -58,6 +58,7 @@ impl Window {
         let used = u32::try_from(self.requests).unwrap_or(u32::MAX);
         let tokens = u32::try_from(self.tokens).unwrap_or(u32::MAX);
         Err(Refusal {
+            of: WindowOf::Account,
             limit,
             ceilings,
             requests_left: ceilings.requests.saturating_sub(used),

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
 
 use super::link::Link;
-use crate::base::rate::{Ceilings, Limit, Refusal, StoredReservation};
+use crate::base::rate::{Ceilings, Limit, Refusal, StoredReservation, WindowOf};
 
 const CODE: &str = include_str!("window.lua");
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
@@ -317,6 +317,7 @@ impl Run {
             ceiling.saturating_sub(u32::try_from(used.max(0)).unwrap_or(u32::MAX))
         };
         Refusal {
+            of: WindowOf::Account,
             limit,
             ceilings,
             requests_left: left(ceilings.requests, requests),

@@ -13,7 +13,7 @@ use super::{
     paging,
 };
 use crate::{
-    gateway::{Gateway, actions::MAX_KEY_NAME},
+    gateway::{Gateway, actions::MAX_NAME},
     ledger::{Account, Key, KeyFilter, KeyState, KeysPage},
     portal::{
         error::PortalError,
@@ -47,7 +47,7 @@ pub(crate) fn section(
                 (me.token_field())
                 (once_field())
                 label { "Name of a new key"
-                    input type="text" name="name" required maxlength=(MAX_KEY_NAME) autocomplete="off";
+                    input type="text" name="name" required maxlength=(MAX_NAME) autocomplete="off";
                 }
                 button type="submit" { "Make a key" }
             }
@@ -188,14 +188,14 @@ pub(crate) async fn create(
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewKey>,
 ) -> Result<Page, PortalError> {
-    let name = super::account_forms::plain(&form.name, MAX_KEY_NAME, "A key's name")?;
+    let name = super::account_forms::plain(&form.name, MAX_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
     if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. Load the account's page anew to \
                        make another.";
         return Err(PortalError::Invalid(problem.into()));
     }
-    let (key, secret) = me.actions(&gateway).create_key(id, name).await?;
+    let (key, secret) = me.actions(&gateway).create_key(id, name.into()).await?;
     let content = html! {
         h1 { "A new key" }
         p { "This is " strong { (key.name) } ". Hand it over now: it is not shown again." }

@@ -16,7 +16,7 @@ use crate::{
         Gateway,
         actions::{ActionError, LimitChange},
     },
-    ledger::{CeilingChange, LedgerError, LimitRule},
+    ledger::{Edit, LedgerError, LimitRule},
     portal::{
         error::PortalError,
         formatting::count,
@@ -169,11 +169,11 @@ pub(crate) async fn change(
     }
 }
 
-fn read(field: Option<&String>) -> Result<CeilingChange, PortalError> {
+fn read(field: Option<&String>) -> Result<Edit<u32>, PortalError> {
     let Some(text) = non_empty(field) else {
-        return Ok(CeilingChange::Clear);
+        return Ok(Edit::Clear);
     };
     let number = text.replace(',', "").parse();
     let unreadable = |_| PortalError::Invalid("A limit is a whole number, e.g. 60.".into());
-    number.map(CeilingChange::Set).map_err(unreadable)
+    number.map(Edit::Set).map_err(unreadable)
 }

@@ -62,7 +62,7 @@ fn facts(call: &Call) -> Markup {
         dl {
             dt { "Request ID" } dd { code.whole { (call.request_id) } }
             dt { "Account" } dd { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
-            dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.key_id)) } { code { (call.key_id) } } }
+            dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.payer.key_id)) } { code { (call.payer.key_id) } } }
             dt { "Requested model" } dd { code { (call.model) } }
             dt { "Model that answered" } dd { code { (call.routed_model) } }
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }

@@ -35,7 +35,10 @@ pub(crate) async fn show_details(
     // Another account's request gives the same response as an unknown ID, by the same code path.
     let call = call.filter(|call| call.account_id == me.account.id);
     let call = call.ok_or(PortalError::NotFound)?;
-    let keys = gateway.ledger.keys_with_ids([call.key_id.as_str()]).await?;
+    let keys = gateway
+        .ledger
+        .keys_with_ids([call.payer.key_id.as_str()])
+        .await?;
     let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
@@ -59,7 +62,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
                 span.muted { (timestamp::shown_ms(call.admitted_ms)) }
             }
             dt { "Key" }
-            dd { (key_label(keys, &call.key_id)) }
+            dd { (key_label(keys, &call.payer.key_id)) }
             dt { "Requested model" }
             dd { code { (call.model) } }
             dt { "Answered by" }

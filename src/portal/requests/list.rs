@@ -139,7 +139,7 @@ pub(crate) async fn show(
     calls.truncate(PAGE_SIZE);
     let next = calls.last().filter(|_| more).map(Cursor::of);
     // Calls, and links to this page, may name deleted keys.
-    let named = calls.iter().map(|call| call.key_id.as_str());
+    let named = calls.iter().map(|call| call.payer.key_id.as_str());
     let keys = gateway.ledger.keys_with_ids(named.chain(filter.key));
     let mut keys = keys.await?;
     keys.retain(|key| key.account_id == me.account.id);
@@ -264,7 +264,7 @@ fn row(call: &Call, keys: &[Key]) -> Markup {
             th scope="row" {
                 a href=(path(call.id)) { (formatting::moment(call.ended_ms.div_euclid(1_000))) }
             }
-            td { (key_label(keys, &call.key_id)) }
+            td { (key_label(keys, &call.payer.key_id)) }
             td { code { (call.model) } }
             td.number { (tokens(usage.map(|usage| usage.prompt))) }
             td.number { (tokens(usage.map(|usage| usage.completion))) }

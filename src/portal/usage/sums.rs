@@ -153,6 +153,7 @@ mod tests {
     fn row(day: &str, key: &str, model: &str, calls: u64, nanos: i64) -> DayUse {
         DayUse {
             day: day.into(),
+            project_id: "default".into(),
             key_id: key.into(),
             model: model.into(),
             calls,

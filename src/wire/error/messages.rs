@@ -93,6 +93,11 @@ impl GatewayError {
                 "permission_error",
                 Some("tier_upgrade_required"),
             ),
+            Self::ModelNotAllowed { .. } => (
+                Status::FORBIDDEN,
+                "permission_error",
+                Some("model_not_allowed"),
+            ),
             Self::RouteNotFound { .. } => not_found("route_not_found"),
             Self::ModelNotFound { .. } => not_found("model_not_found"),
             Self::PreviousResponseNotFound { .. } => not_found("previous_response_not_found"),

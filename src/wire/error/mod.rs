@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     base::{
         money::NanoUsd,
-        rate::{Limit, Refusal},
+        rate::{Limit, Refusal, WindowOf},
     },
     catalog::Tier,
 };
@@ -86,6 +86,10 @@ pub enum GatewayError {
         required: Tier,
         upgrade_url: String,
     },
+    #[error(
+        "Use another model or another API key: this key is not allowed to call `{model}`; GET /v1/models lists what it is."
+    )]
+    ModelNotAllowed { model: String },
     #[error("Check the base URL and the path: there is no `{method} {path}` here.")]
     RouteNotFound { method: String, path: String },
     #[error("Send the request by HTTP, as `POST /v1/responses`. There is no WebSocket here.")]
@@ -241,6 +245,11 @@ impl GatewayError {
                 "tier_upgrade_required",
                 code("forbidden"),
             ),
+            Self::ModelNotAllowed { .. } => (
+                Status::FORBIDDEN,
+                "model_not_allowed",
+                code("model_not_allowed"),
+            ),
             Self::WebSocketNotServed => (
                 Status::UPGRADE_REQUIRED,
                 "invalid_request_error",
@@ -352,7 +361,9 @@ impl GatewayError {
         let param = match self {
             Self::InvalidRequest { param, .. } => param.clone(),
             Self::ThreadUnsupported => Some("thread".into()),
-            Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
+            Self::ModelNotFound { .. }
+            | Self::ModelNotAllowed { .. }
+            | Self::TierUpgradeRequired { .. } => Some("model".into()),
             Self::ContextLengthExceeded { .. } => Some("messages".into()),
             Self::Upstream(error) if error.is_context_overflow() => Some("messages".into()),
             _ => None,
@@ -417,11 +428,33 @@ impl GatewayError {
     }
 }
 
+/// The refusal by a ceiling that the key has of its own.
+fn key_limit_message(refusal: &Refusal) -> String {
+    let (requests, tokens) = (refusal.ceilings.requests, refusal.ceilings.tokens);
+    match (refusal.limit, refusal.wait_ms) {
+        (Limit::Requests, _) => format!(
+            "Retry after the time in Retry-After: this API key is limited to {requests} requests in 60 seconds, with all \
+             models together."
+        ),
+        (Limit::Tokens, Some(_)) => format!(
+            "Retry after the time in Retry-After, or lower max_tokens: this API key is limited to {tokens} tokens in 60 \
+             seconds, with all models together, counting what this request may use."
+        ),
+        (Limit::Tokens, None) => format!(
+            "Lower max_tokens or shorten the messages: this request may use more than {tokens} tokens, which is the most \
+             this API key may use in 60 seconds, so it can never fit."
+        ),
+    }
+}
+
 fn rate_limit_message(refusal: &Refusal) -> String {
     let Refusal {
         ceilings, wait_ms, ..
     } = refusal;
     let (requests, tokens) = (ceilings.requests, ceilings.tokens);
+    if refusal.of == WindowOf::Key {
+        return key_limit_message(refusal);
+    }
     match (refusal.limit, wait_ms) {
         (Limit::Requests, _) => format!(
             "Retry after the time in Retry-After: these are more than {requests} requests to this model in 60 seconds."

@@ -207,7 +207,7 @@ mod tests {
     use crate::{
         base::{
             money::NanoUsd,
-            rate::{Ceilings, Limit, Refusal},
+            rate::{Ceilings, Limit, Refusal, WindowOf},
         },
         wire::error::{GatewayError, Unpaid},
     };
@@ -226,6 +226,7 @@ mod tests {
     #[test]
     fn a_step_that_is_refused_has_the_type_and_code_of_its_error() {
         let limited = GatewayError::RateLimited(Refusal {
+            of: WindowOf::Account,
             limit: Limit::Requests,
             ceilings: Ceilings {
                 requests: 1,

@@ -161,7 +161,7 @@ fn days_are_exported_by_account() {
     let file = File::new();
     for account in ["acct_b", "acct_a"] {
         for (day, key) in (1..=9).flat_map(|day| [(day, "k"), (day, "j")]) {
-            let sql = "INSERT INTO usage_days VALUES (?1, ?2, 'm', ?3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)";
+            let sql = "INSERT INTO usage_days VALUES (?1, ?2, 'm', ?3, 'default', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)";
             let day = format!("2026-11-0{day}");
             file.writer
                 .execute(sql, params![account, day, key])

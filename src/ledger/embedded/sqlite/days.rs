@@ -7,13 +7,13 @@ use rusqlite::{Connection, Row, params};
 use super::record::Record;
 use crate::{
     base::{fast_map::FastMap, money::NanoUsd, timestamp},
-    ledger::DayUse,
+    ledger::{DEFAULT_PROJECT, DayUse},
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 const POST: &str = "INSERT INTO usage_days
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
     ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
         charged_calls = charged_calls + excluded.charged_calls,
         prompt_tokens = prompt_tokens + excluded.prompt_tokens,
@@ -42,6 +42,7 @@ struct Of {
     day: i64,
     model: usize,
     key_id: usize,
+    project_id: usize,
 }
 
 #[derive(Default)]
@@ -67,6 +68,7 @@ impl Sums {
             day: record.ended_at_ms.div_euclid(DAY_MS),
             model: self.number_of(record.model),
             key_id: self.number_of(record.key_id),
+            project_id: self.number_of(record.project_id.unwrap_or(DEFAULT_PROJECT)),
         };
         let sum = self.all.entry(of).or_default();
         sum.calls += 1;
@@ -107,6 +109,7 @@ impl Sums {
                 day,
                 self.names[of.model],
                 self.names[of.key_id],
+                self.names[of.project_id],
                 sum.calls,
                 sum.charged,
                 sum.prompt,
@@ -134,9 +137,9 @@ pub(crate) fn between(
 ) -> rusqlite::Result<Vec<DayUse>> {
     let mut rows = connection.prepare(
         "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens, completion_tokens,
-             reasoning_tokens, cost_nano_usd, last_ended_at_ms
+             reasoning_tokens, cost_nano_usd, last_ended_at_ms, project_id
          FROM usage_days WHERE account_id = ?1 AND day >= ?2 AND day <= ?3
-         ORDER BY day, model, key_id",
+         ORDER BY day, model, key_id, project_id",
     )?;
     rows.query_map([account_id, from_day, to_day], read)?
         .collect()
@@ -167,6 +170,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<DayUse> {
         reasoning: unsigned(row, 8)?,
         cost: NanoUsd::new(row.get(9)?),
         last_ms: row.get(10)?,
+        project_id: row.get(11)?,
     })
 }
 

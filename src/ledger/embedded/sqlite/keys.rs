@@ -1,20 +1,26 @@
 //! Keys in the file, deleted ones too.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Database, unreadable};
 use crate::{
     base::keys::KeyDigest,
-    ledger::{Key, KeyFilter, KeyState},
+    ledger::{Key, KeyFilter, KeyState, KeyTerms, Payer},
 };
 
-const COLUMNS: &str = "id, account_id, name, prefix, state, created_at, digest";
+const COLUMNS: &str =
+    "id, account_id, name, prefix, state, created_at, digest, project_id, member_id, expires_at,
+    models, rpm, tpm";
 
 impl Database {
     pub(crate) fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
+        let insert = format!(
+            "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+        );
         self.connection.execute(
-            "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            &insert,
             params![
                 key.id,
                 key.account_id,
@@ -22,7 +28,13 @@ impl Database {
                 key.prefix,
                 key.state.as_str(),
                 key.created_at,
-                key.digest.0
+                key.digest.0,
+                key.payer.project_id,
+                key.payer.member_id,
+                key.terms.expires_at,
+                key.terms.models_json(),
+                key.terms.rpm,
+                key.terms.tpm,
             ],
         )?;
         Ok(())
@@ -30,8 +42,18 @@ impl Database {
 
     pub(crate) fn update_key(&self, key: &Key) -> rusqlite::Result<()> {
         self.connection.execute(
-            "UPDATE api_keys SET state = ?2 WHERE id = ?1",
-            params![key.id, key.state.as_str()],
+            "UPDATE api_keys SET state = ?2, name = ?3, project_id = ?4, expires_at = ?5, models = ?6, rpm = ?7,
+                 tpm = ?8 WHERE id = ?1",
+            params![
+                key.id,
+                key.state.as_str(),
+                key.name,
+                key.payer.project_id,
+                key.terms.expires_at,
+                key.terms.models_json(),
+                key.terms.rpm,
+                key.terms.tpm,
+            ],
         )?;
         Ok(())
     }
@@ -83,6 +105,18 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<Key>> {
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
     let state: String = row.get(4)?;
+    let models: Option<String> = row.get(10)?;
+    let payer = Payer {
+        key_id: row.get(0)?,
+        project_id: row.get(7)?,
+        member_id: row.get(8)?,
+    };
+    let terms = KeyTerms {
+        expires_at: row.get(9)?,
+        models: KeyTerms::read_models(models.as_deref()).map_err(|_| unreadable(10, "models"))?,
+        rpm: row.get(11)?,
+        tpm: row.get(12)?,
+    };
     Ok(Key {
         id: row.get(0)?,
         account_id: row.get(1)?,
@@ -91,5 +125,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
         state: KeyState::parse(&state).ok_or_else(|| unreadable(4, "state"))?,
         created_at: row.get(5)?,
         digest: KeyDigest(row.get(6)?),
+        payer: Arc::new(payer),
+        terms: Arc::new(terms),
     })
 }

@@ -33,6 +33,9 @@ impl Database {
             directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
         }
+        for project in self.projects()? {
+            directory.put_project(project);
+        }
         for key in self.live_keys()? {
             directory.put_key(key);
         }

@@ -25,6 +25,7 @@ mod load;
 pub(crate) mod lock;
 mod open;
 pub(crate) mod pages;
+mod projects;
 pub(crate) mod prune;
 mod reader;
 pub(crate) mod record;

@@ -9,25 +9,30 @@ use serde::{Deserialize, Serialize};
 use super::unreadable;
 use crate::{
     base::money::{NanoUsd, TokenPrice},
-    ledger::{Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge, detail::Detail},
+    ledger::{
+        Call, CallId, Charged, Outcome, Payer, Step, bill::price, credit::Charge, detail::Detail,
+    },
     wire::chat::Usage,
 };
 
 /// Version, the first byte of every record. Increase it when [`Record`] changes, and keep reading earlier versions:
 /// a redo log may be left by an earlier version of the program.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 /// In the order of [`Record::from_row`].
 pub(crate) const COLUMNS: &str = "id, entry_seq, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, admitted_at_ms, first_byte_at_ms, ended_at_ms, reserved_tokens, held_nano_usd,
     worst_case_nano_usd, input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens,
     cache_write_tokens, cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd,
-    balance_after_nano_usd, provider_cost_nano_usd, detail";
+    balance_after_nano_usd, provider_cost_nano_usd, detail, project_id, member_id";
 
 /// Inserts a row of [`COLUMNS`].
-pub(crate) const INSERT: &str =
-    "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
-    ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
+pub(crate) fn insert() -> String {
+    format!(
+        "INSERT INTO calls ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+        ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)"
+    )
+}
 
 /// For lists, which omit the decisions of hybrids: they are long.
 pub(crate) fn list_columns() -> String {
@@ -40,6 +45,10 @@ pub(crate) struct Record<'a> {
     pub request_id: &'a str,
     pub account_id: &'a str,
     pub key_id: &'a str,
+    #[serde(borrow)]
+    pub project_id: Option<&'a str>,
+    #[serde(borrow)]
+    pub member_id: Option<&'a str>,
     pub model: &'a str,
     pub routed_model: &'a str,
     #[serde(borrow)]
@@ -111,7 +120,9 @@ impl<'a> Record<'a> {
             id: number(call.id),
             request_id: &call.request_id,
             account_id: &call.account_id,
-            key_id: &call.key_id,
+            key_id: &call.payer.key_id,
+            project_id: call.payer.project_id.as_deref(),
+            member_id: call.payer.member_id.as_deref(),
             model: &call.model,
             routed_model: &call.routed_model,
             upstream: call.upstream.as_deref(),
@@ -187,12 +198,14 @@ impl<'a> Record<'a> {
             paid,
             provider_cost: row.get(28)?,
             detail: maybe_text(29)?,
+            project_id: maybe_text(30)?,
+            member_id: maybe_text(31)?,
             left: Vec::new(),
             debt: None,
         })
     }
 
-    /// Inserts the call as a row, by the statement [`INSERT`]. `seq` is the position of its charge, if it was charged.
+    /// Inserts the call as a row, by the statement of [`insert`]. `seq` is the position of its charge, if it was charged.
     pub(crate) fn insert(&self, insert: &mut Statement<'_>, seq: i64) -> rusqlite::Result<()> {
         let paid = self.paid;
         insert.execute(params![
@@ -226,6 +239,8 @@ impl<'a> Record<'a> {
             paid.map(|paid| paid.after),
             self.provider_cost,
             self.detail,
+            self.project_id,
+            self.member_id,
         ])?;
         Ok(())
     }
@@ -258,6 +273,8 @@ impl<'a> Record<'a> {
             self.request_id,
             self.account_id,
             self.key_id,
+            self.project_id.unwrap_or_default(),
+            self.member_id.unwrap_or_default(),
             self.model,
             self.routed_model,
             self.upstream.unwrap_or_default(),
@@ -313,7 +330,11 @@ impl<'a> Record<'a> {
             id: CallId(unsigned(self.id)),
             request_id: self.request_id.to_owned(),
             account_id: self.account_id.to_owned(),
-            key_id: self.key_id.to_owned(),
+            payer: Arc::new(Payer {
+                key_id: self.key_id.to_owned(),
+                project_id: self.project_id.map(str::to_owned),
+                member_id: self.member_id.map(str::to_owned),
+            }),
             model: self.model.to_owned(),
             routed_model: self.routed_model.to_owned(),
             upstream: self.upstream.map(Into::into),

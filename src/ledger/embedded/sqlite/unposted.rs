@@ -54,7 +54,7 @@ impl Unposted {
         });
         let mut calls = calls.collect::<rusqlite::Result<Vec<_>>>()?;
         calls.sort_unstable_by_key(|(record, _)| record.id);
-        let mut insert = connection.prepare_cached(record::INSERT)?;
+        let mut insert = connection.prepare_cached(&record::insert())?;
         for (call, seq) in calls {
             call.insert(&mut insert, seq)?;
         }

@@ -15,7 +15,7 @@ use crate::{
         money::{NanoUsd, TokenPrice},
     },
     catalog::Prices,
-    ledger::{HoldRequest, MAX_KEYS, NewGrant, Seen, tests::new_account},
+    ledger::{HoldRequest, MAX_KEYS, NewGrant, Payer, Seen, tests::new_account},
 };
 
 const KILLS: u64 = 200;
@@ -268,7 +268,7 @@ async fn spend(ledger: Arc<Ledger>, account_id: String, key_id: String, mut rand
             reservations: &[],
             request_id: "req_test",
             account_id: &account_id,
-            key_id: &key_id,
+            payer: &Payer::service(&*key_id),
             model: "svc-standard",
             routed_model: "svc-standard",
             prices: prices.clone(),

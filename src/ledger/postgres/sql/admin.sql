@@ -1,22 +1,3 @@
--- Adds a key, unless the account has p_most live keys. The lock on the account makes concurrent creations wait, so that
--- each counts the keys of those before it.
-CREATE OR REPLACE FUNCTION create_key(
-    p_account text, p_id text, p_name text, p_prefix text, p_created bigint, p_digest bytea, p_most bigint
-) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('lock_timeout', '1500', true);
-    PERFORM 1 FROM accounts WHERE id = p_account FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RETURN 'missing';
-    END IF;
-    IF (SELECT count(*) FROM api_keys WHERE account_id = p_account AND state <> 'deleted') >= p_most THEN
-        RETURN 'full';
-    END IF;
-    INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
-    VALUES (p_id, p_account, p_name, p_prefix, 'active', p_created, p_digest);
-    RETURN 'created';
-END $$;
-
 -- Adds a grant, which pays the debt first. A reference that was used before returns the earlier grant.
 CREATE OR REPLACE FUNCTION add_grant(
     p_account text, p_id text, p_amount bigint, p_expires bigint, p_reason text, p_reference text,
@@ -87,13 +68,16 @@ BEGIN
     RETURN jsonb_build_object('settings', (SELECT version FROM settings), 'callers', (
         SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(digest, 'hex'), 'key', k.id,
             'account', a.id, 'track', track, 'tier', tier, 'closed', closed, 'version', version,
+            'project', k.project_id, 'member', k.member_id, 'key_expires', k.expires_at, 'models', k.models,
+            'rpm', k.rpm, 'tpm', k.tpm,
             -- The earliest expiry of credit that is not held; NULL if none of it expires.
             'expires', (SELECT min(f.expires_at) FROM unnest(funds) AS f
                 WHERE f.remaining_nano_usd > f.held_nano_usd
                     AND f.expires_at > extract(epoch FROM clock_timestamp())
                     AND f.expires_at < 9223372036854775807))), '[]')
         FROM api_keys k JOIN accounts a ON a.id = k.account_id
-        WHERE digest = ANY (p_digests) AND state = 'active'));
+        WHERE digest = ANY (p_digests) AND state = 'active'
+            AND (k.expires_at IS NULL OR k.expires_at > extract(epoch FROM clock_timestamp()))));
 END $$;
 
 -- Sets the operator's settings of a model; NULL keeps a value.

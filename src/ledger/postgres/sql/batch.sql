@@ -8,18 +8,18 @@ CREATE OR REPLACE FUNCTION insert_calls(p_calls jsonb[]) RETURNS void LANGUAGE p
 BEGIN
     WITH inserted AS (
         INSERT INTO calls SELECT * FROM jsonb_populate_recordset(NULL::calls, to_jsonb(p_calls))
-        RETURNING account_id, key_id, model, ended_at_ms, prompt_tokens, cached_tokens, cache_write_tokens,
+        RETURNING account_id, key_id, project_id, model, ended_at_ms, prompt_tokens, cached_tokens, cache_write_tokens,
             completion_tokens, reasoning_tokens, cost_nano_usd, provider_cost_nano_usd)
-    INSERT INTO usage_days AS sums (account_id, day, model, key_id, calls, charged_calls, prompt_tokens,
-        cached_tokens, cache_write_tokens, completion_tokens, reasoning_tokens, cost_nano_usd, costed_calls,
+    INSERT INTO usage_days AS sums (account_id, day, model, key_id, project_id, calls, charged_calls,
+        prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens, reasoning_tokens, cost_nano_usd, costed_calls,
         provider_cost_nano_usd, margin_nano_usd, last_ended_at_ms)
-    SELECT account_id, day_of(ended_at_ms), model, key_id, count(*), count(cost_nano_usd),
+    SELECT account_id, day_of(ended_at_ms), model, key_id, coalesce(project_id, 'default'), count(*), count(cost_nano_usd),
         coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),
         coalesce(sum(completion_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cost_nano_usd), 0),
         count(provider_cost_nano_usd), coalesce(sum(provider_cost_nano_usd), 0),
         coalesce(sum(coalesce(cost_nano_usd, 0) - provider_cost_nano_usd), 0), max(ended_at_ms)
-    FROM inserted GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-    ON CONFLICT (account_id, day, model, key_id) DO UPDATE SET calls = sums.calls + excluded.calls,
+    FROM inserted GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+    ON CONFLICT (account_id, day, model, key_id, project_id) DO UPDATE SET calls = sums.calls + excluded.calls,
         charged_calls = sums.charged_calls + excluded.charged_calls,
         prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
         cached_tokens = sums.cached_tokens + excluded.cached_tokens,
@@ -78,7 +78,8 @@ BEGIN
     batch := (p_slot, p_epoch, EXISTS (SELECT 1 FROM gateways WHERE slot = p_slot AND epoch = p_epoch),
         (SELECT version FROM settings));
     active_keys := ARRAY(SELECT account_id || ' ' || id FROM api_keys
-        WHERE state = 'active' AND id = ANY (ARRAY(SELECT key_id FROM unnest(steps))));
+        WHERE state = 'active' AND id = ANY (ARRAY(SELECT key_id FROM unnest(steps)))
+            AND (expires_at IS NULL OR expires_at > extract(epoch FROM clock_timestamp())));
     locked := ARRAY(SELECT accounts FROM accounts
         WHERE id = ANY (ARRAY(SELECT account_id FROM unnest(steps))) ORDER BY id COLLATE "C" FOR UPDATE);
     now_s := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);

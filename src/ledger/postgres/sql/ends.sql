@@ -119,7 +119,7 @@ BEGIN
         margin_nano_usd = margin_nano_usd
             - CASE WHEN ended.provider_cost_nano_usd IS NULL THEN 0 ELSE ended.cost_nano_usd END
     WHERE account_id = ended.account_id AND day = day_of(ended.ended_at_ms) AND model = ended.model
-        AND key_id = ended.key_id;
+        AND key_id = ended.key_id AND project_id = coalesce(ended.project_id, 'default');
     DELETE FROM idempotent_responses WHERE call_id = ended.id;
     INSERT INTO ledger_entries (seq, account_id, kind, ref, delta_nano_usd, balance_after_nano_usd, at)
     VALUES (ended.entry_seq, acc.id, 'charge', ended.id::text, -ended.cost_nano_usd, ended.balance_after_nano_usd,

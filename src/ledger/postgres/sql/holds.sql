@@ -95,7 +95,8 @@ BEGIN
     END IF;
     hold := ROW(step.call_id, acc.id, batch.slot, batch.epoch, 0, 0,
         CASE WHEN step.renew THEN least(step.admitted_at, acc.latest_at) ELSE acc.latest_at END,
-        '{}'::grant_part[], step.model, step.reservations, step.idempotency_key, step.request_hash);
+        '{}'::grant_part[], step.model, step.reservations, step.idempotency_key, step.request_hash, step.key_id,
+        step.project_id, step.member_id);
     result := raise_hold(acc, hold, step.amount_nano_usd, risk);
     result.reply := jsonb_build_object('expires_at', credit.next_expiry_at);
     RETURN result;

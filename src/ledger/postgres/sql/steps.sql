@@ -10,6 +10,8 @@ CREATE TYPE batch_step AS (
     renew               boolean,
     -- The terms of a hold or an extension.
     key_id              text,
+    project_id          text,
+    member_id           text,
     settings_version    bigint,
     account_version     bigint,
     amount_nano_usd     bigint,

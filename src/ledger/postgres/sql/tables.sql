@@ -52,6 +52,17 @@ CREATE TABLE accounts (
 CREATE INDEX accounts_by_time ON accounts (created_at, id);
 CREATE INDEX accounts_frozen ON accounts (id) WHERE frozen;
 
+-- What keys belong to, beside the default project, which has no row.
+CREATE TABLE projects (
+    id         text PRIMARY KEY,
+    account_id text NOT NULL REFERENCES accounts (id),
+    name       text NOT NULL,
+    created_at bigint NOT NULL,
+    -- An archived project has no keys. Its calls stay its own.
+    archived   boolean NOT NULL DEFAULT false
+);
+CREATE INDEX projects_by_account ON projects (account_id, created_at, id);
+
 -- Only the digest of a key is stored; the prefix is for display.
 CREATE TABLE api_keys (
     id         text PRIMARY KEY,
@@ -60,7 +71,17 @@ CREATE TABLE api_keys (
     prefix     text NOT NULL,
     state      text NOT NULL CHECK (state IN ('active', 'disabled', 'deleted')),
     created_at bigint NOT NULL,
-    digest     bytea NOT NULL UNIQUE
+    digest     bytea NOT NULL UNIQUE,
+    -- NULL is the default project.
+    project_id text REFERENCES projects (id),
+    -- The person who made it; NULL for a service key.
+    member_id  text,
+    -- The rest binds the key in addition to what binds its account. NULL binds nothing.
+    expires_at bigint,
+    -- JSON: the IDs of the models that it may call.
+    models     text,
+    rpm        bigint CHECK (rpm > 0),
+    tpm        bigint CHECK (tpm > 0)
 );
 -- The keys of an account, page by page; and those that count against its maximum.
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
@@ -124,7 +145,11 @@ CREATE TABLE holds (
     reservations    reservation[] NOT NULL,
     -- The client's `Idempotency-Key`, and SHA-256 of its request in hexadecimal digits.
     idempotency_key text,
-    request_hash    text
+    request_hash    text,
+    -- What the call is charged to beside the account: see `calls`.
+    key_id          text,
+    project_id      text,
+    member_id       text
 ) WITH (fillfactor = 70);
 CREATE INDEX holds_by_gateway ON holds (slot, epoch);
 CREATE INDEX holds_by_account ON holds (account_id);
@@ -141,6 +166,10 @@ CREATE TABLE calls (
     request_id             text NOT NULL,
     account_id             text NOT NULL,
     key_id                 text NOT NULL,
+    -- What the key belonged to when the call was admitted: its project, NULL for the default one, and the person who made
+    -- it, NULL for a service key.
+    project_id             text,
+    member_id              text,
     model                  text NOT NULL,
     -- The model that a hybrid chose; otherwise the same as `model`.
     routed_model           text NOT NULL,
@@ -201,6 +230,8 @@ CREATE TABLE usage_days (
     day                    text COLLATE "C" NOT NULL,
     model                  text COLLATE "C" NOT NULL,
     key_id                 text COLLATE "C" NOT NULL,
+    -- `default` is the default project.
+    project_id             text COLLATE "C" NOT NULL,
     calls                  bigint NOT NULL,
     -- Tokens and cost are those of charged calls.
     charged_calls          bigint NOT NULL,
@@ -215,7 +246,7 @@ CREATE TABLE usage_days (
     provider_cost_nano_usd bigint NOT NULL,
     margin_nano_usd        bigint NOT NULL,
     last_ended_at_ms       bigint NOT NULL,
-    PRIMARY KEY (account_id, day, model, key_id)
+    PRIMARY KEY (account_id, day, model, key_id, project_id)
 ) WITH (fillfactor = 70);
 
 -- Responses of charged calls that had an `Idempotency-Key`, for retries: written in the transaction of the charge. They

@@ -59,6 +59,21 @@ CREATE VIEW spend_by_key AS
         sum(reasoning_tokens)::bigint AS reasoning_tokens, sum(cost_nano_usd)::bigint AS cost_nano_usd
     FROM usage_days LEFT JOIN api_keys ON api_keys.id = key_id GROUP BY 1, 2, 3, 4;
 
+-- Usage and cost of each project by month.
+CREATE VIEW spend_by_project AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, project_id,
+        coalesce(projects.name, 'Default') AS project_name, sum(calls)::bigint AS calls,
+        sum(charged_calls)::bigint AS charged_calls, sum(prompt_tokens)::bigint AS prompt_tokens,
+        sum(completion_tokens)::bigint AS completion_tokens, sum(cost_nano_usd)::bigint AS cost_nano_usd
+    FROM usage_days LEFT JOIN projects ON projects.id = project_id GROUP BY 1, 2, 3, 4;
+
+-- Usage and cost of each member by month: of the keys that they made.
+CREATE VIEW spend_by_member AS
+    SELECT substr(day, 1, 7) AS month, usage_days.account_id, member_id, sum(calls)::bigint AS calls,
+        sum(charged_calls)::bigint AS charged_calls, sum(prompt_tokens)::bigint AS prompt_tokens,
+        sum(completion_tokens)::bigint AS completion_tokens, sum(cost_nano_usd)::bigint AS cost_nano_usd
+    FROM usage_days JOIN api_keys ON api_keys.id = key_id WHERE member_id IS NOT NULL GROUP BY 1, 2, 3;
+
 -- What was charged for each model by month and, where the provider's prices are configured, what is left of it.
 CREATE VIEW margin_by_model AS
     SELECT substr(day, 1, 7) AS month, model, sum(calls)::bigint AS calls,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     base::rate::Reservation,
     catalog::{Tier, Track},
-    ledger::{AccountChange, CeilingChange, HoldRequest, KeyState},
+    ledger::{AccountChange, Edit, HoldRequest, KeyState},
 };
 
 async fn two(nanos: i64) -> (Arc<Paying>, Arc<Paying>) {
@@ -84,7 +84,7 @@ async fn a_cached_plan_or_setting_is_stale_once_it_changes() {
     assert_stale(&other).await;
     assert!(!other.ledger.model_settings(model).enabled);
 
-    let (keep, ceiling) = (CeilingChange::Keep, CeilingChange::Set(7));
+    let (keep, ceiling) = (Edit::Keep, Edit::Set(7));
     let limited = one.ledger.set_limit(None, None, ceiling, keep);
     let rule = limited.await.unwrap();
     assert_stale(&other).await;

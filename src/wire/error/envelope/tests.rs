@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     base::{
         money::NanoUsd,
-        rate::{Ceilings, Limit},
+        rate::{Ceilings, Limit, WindowOf},
     },
     catalog::Tier,
     wire::error::{Unpaid, UpstreamError},
@@ -12,6 +12,7 @@ use crate::{
 
 fn rate_limited(limit: Limit, wait_ms: Option<u64>) -> GatewayError {
     GatewayError::RateLimited(Refusal {
+        of: WindowOf::Account,
         limit,
         ceilings: Ceilings {
             requests: 60,

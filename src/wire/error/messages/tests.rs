@@ -4,7 +4,10 @@ use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::{
-    base::{money::NanoUsd, rate::Ceilings},
+    base::{
+        money::NanoUsd,
+        rate::{Ceilings, WindowOf},
+    },
     catalog::Tier,
     wire::error::Unpaid,
 };
@@ -66,6 +69,7 @@ fn expired() -> GatewayError {
 
 fn limited(limit: Limit, wait_ms: Option<u64>) -> GatewayError {
     GatewayError::RateLimited(Refusal {
+        of: WindowOf::Account,
         limit,
         ceilings: Ceilings {
             requests: 1,
