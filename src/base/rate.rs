@@ -3,6 +3,9 @@
 /// Length of the sliding window: an entry counts while fewer than this many milliseconds have passed.
 pub(crate) const WINDOW_MS: u64 = 60_000;
 
+/// A ceiling that is never reached: of a key that has only one of the two.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
 /// The most that the window of one account with one model may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceilings {

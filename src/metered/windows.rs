@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    base::rate::{Ceilings, Refusal, Reservation, WindowOf},
+    base::rate::{Ceilings, Refusal, Reservation, UNLIMITED, WindowOf},
     gateway::Gateway,
     ledger::{CallId, Caller, KeyTerms},
     limits::{Admission, NotAdmitted, NotRenewed},
@@ -102,8 +102,8 @@ impl Windows {
 fn own_ceilings(terms: &KeyTerms) -> Option<Ceilings> {
     let has_own = terms.rpm.is_some() || terms.tpm.is_some();
     has_own.then(|| Ceilings {
-        requests: terms.rpm.unwrap_or(u32::MAX),
-        tokens: terms.tpm.unwrap_or(u32::MAX),
+        requests: terms.rpm.unwrap_or(UNLIMITED),
+        tokens: terms.tpm.unwrap_or(UNLIMITED),
     })
 }
 

@@ -173,6 +173,11 @@ async fn the_ceilings_of_a_key_bind_beside_those_of_its_account() {
         "{message}"
     );
     assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(refused.headers["x-ratelimit-limit"], "2");
+    assert!(
+        !refused.headers.contains_key("x-ratelimit-limit-tokens"),
+        "it has none"
+    );
     // A refusal by the key's window has taken nothing of the account's, and another key is not bound.
     let (_, other) = gateway.new_key(&customer.id).await;
     for _ in 0..3 {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::GatewayError;
-use crate::base::rate::{Refusal, WINDOW_MS};
+use crate::base::rate::{Refusal, UNLIMITED, WINDOW_MS};
 
 /// `Retry-After` in seconds while abandoned calls are still running. When a provider will have finished is unknown;
 /// most have within a few seconds.
@@ -205,20 +205,26 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     let reset = whole_seconds(now + wait);
-    for (name, value) in [
-        ("x-ratelimit-limit", u64::from(refusal.ceilings.requests)),
-        ("x-ratelimit-remaining", u64::from(refusal.requests_left)),
-        ("x-ratelimit-reset", reset),
+    headers.insert("x-ratelimit-reset", HeaderValue::from(reset));
+    let ceilings = &refusal.ceilings;
+    for (limit, remaining, most, left) in [
+        (
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            ceilings.requests,
+            refusal.requests_left,
+        ),
         (
             "x-ratelimit-limit-tokens",
-            u64::from(refusal.ceilings.tokens),
-        ),
-        (
             "x-ratelimit-remaining-tokens",
-            u64::from(refusal.tokens_left),
+            ceilings.tokens,
+            refusal.tokens_left,
         ),
     ] {
-        headers.insert(name, HeaderValue::from(value));
+        if most != UNLIMITED {
+            headers.insert(limit, HeaderValue::from(most));
+            headers.insert(remaining, HeaderValue::from(left));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     overflow,
 };
 use crate::base::{
-    rate::{Limit, Refusal, WINDOW_MS},
+    rate::{Limit, Refusal, UNLIMITED, WINDOW_MS},
     timestamp,
 };
 
@@ -254,17 +254,20 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
             "anthropic-ratelimit-requests-limit",
             "anthropic-ratelimit-requests-remaining",
             "anthropic-ratelimit-requests-reset",
-            u64::from(ceilings.requests),
-            u64::from(refusal.requests_left),
+            ceilings.requests,
+            refusal.requests_left,
         ),
         (
             "anthropic-ratelimit-tokens-limit",
             "anthropic-ratelimit-tokens-remaining",
             "anthropic-ratelimit-tokens-reset",
-            u64::from(ceilings.tokens),
-            u64::from(refusal.tokens_left),
+            ceilings.tokens,
+            refusal.tokens_left,
         ),
     ] {
+        if most == UNLIMITED {
+            continue;
+        }
         headers.insert(limit, HeaderValue::from(most));
         headers.insert(remaining, HeaderValue::from(left));
         if let Ok(reset) = &reset {
