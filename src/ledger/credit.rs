@@ -1,4 +1,4 @@
-//! One account's credit: grants, holds, charges and debt.
+//! One account's credit: grants, holds, charges, debt and budgets.
 //!
 //! A pure state machine without clock or disk. A hold takes its credit from particular grants, the earliest expiry
 //! first. So the expiry of a grant forfeits only its unheld part and never what a running call holds, and no call is
@@ -11,10 +11,12 @@ mod shortage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use shortage::Shortage;
+pub(crate) use shortage::{Shortage, is_covered};
 
-use self::shortage::is_covered;
-use super::CallId;
+use super::{
+    BudgetShortage, CallId, Payer,
+    budgets::{Budgets, Counted, Place, Spent},
+};
 use crate::base::{fast_map::FastMap, money::NanoUsd};
 
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,27 @@ pub(crate) struct Credit {
     pub(super) lapsed_at: Option<i64>,
     /// The latest time passed in; a clock that is set back does not revive expired credit.
     latest: i64,
+    /// The account's ID and its budgets; `None` if it has none.
+    budgets: Option<Box<(String, Budgets)>>,
+}
+
+/// What a call wants to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub id: CallId,
+    pub payer: &'a Arc<Payer>,
+    pub amount: NanoUsd,
+    /// The most that the call may cost.
+    pub worst: NanoUsd,
+    pub overdraft: NanoUsd,
+}
+
+/// Why a hold was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Short(Shortage),
+    /// By these budgets, the narrowest first.
+    OverBudget(Vec<BudgetShortage>),
 }
 
 /// What is left of a grant.
@@ -51,6 +74,9 @@ struct Hold {
     risk: i64,
     /// Grants that had not expired by then may pay for all of the call.
     admitted_at: i64,
+    payer: Arc<Payer>,
+    /// What it takes of budgets. More may be held of grants that have expired.
+    place: Place,
     /// The charge has been applied and is being committed; until then it can be undone.
     charged: bool,
 }
@@ -70,6 +96,10 @@ pub(crate) struct Charge {
     pub debt: Option<NanoUsd>,
     pub before: NanoUsd,
     pub after: NanoUsd,
+    /// When the credit was held.
+    pub held_at: i64,
+    /// What was spent of each budget.
+    pub budgets: Vec<Spent>,
 }
 
 /// The effects of a grant, after it has paid the debt, to be stored.
@@ -214,22 +244,22 @@ impl Credit {
     /// Holds `amount` for a call that may cost up to `worst`, or refuses and changes nothing.
     ///
     /// The difference of the two is the call's risk, which the account may end up owing. The sum of the risks of all
-    /// running calls stays within the available credit plus `overdraft`.
-    pub(crate) fn hold(
-        &mut self,
-        id: CallId,
-        amount: NanoUsd,
-        worst: NanoUsd,
-        overdraft: NanoUsd,
-        now: i64,
-    ) -> Result<(), Shortage> {
+    /// running calls stays within the available credit plus `overdraft`. The same holds for each budget.
+    pub(crate) fn hold(&mut self, wanted: Wanted<'_>, now: i64) -> Result<(), Refused> {
         let now = self.tick(now);
         let exposure = NanoUsd::new(self.exposure);
+        let Wanted {
+            amount,
+            worst,
+            overdraft,
+            ..
+        } = wanted;
         if !is_covered(self.available(now), exposure, amount, worst, overdraft) {
-            return Err(self.shortage(now));
+            return Err(Refused::Short(self.shortage(now)));
         }
-        let amount = amount.nanos();
-        let risk = worst.nanos().saturating_sub(amount).max(0);
+        let place = wanted.place(now);
+        self.take_of_budgets(&wanted, &Place::default(), &place)?;
+        let (amount, risk) = (place.amount, place.risk);
         let mut missing = amount;
         let mut parts = Vec::with_capacity(1);
         for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
@@ -245,51 +275,74 @@ impl Credit {
             parts,
             risk,
             admitted_at: now,
+            payer: wanted.payer.clone(),
+            place,
             charged: false,
         };
-        self.holds.insert(id, hold);
+        self.holds.insert(wanted.id, hold);
         Ok(())
     }
 
-    /// Raises the hold of a call for its next step; `amount` and `worst` are for the whole call. If it is refused,
-    /// nothing changes and the call keeps its hold.
+    /// Raises the hold of a call for its next step; the amounts are for the whole call. If it is refused, nothing changes
+    /// and the call keeps its hold.
     ///
-    /// Credit that the call holds already stays held, also of grants that have expired since.
-    pub(crate) fn extend(
-        &mut self,
-        id: CallId,
-        amount: NanoUsd,
-        worst: NanoUsd,
-        overdraft: NanoUsd,
-        now: i64,
-    ) -> Result<(), Shortage> {
+    /// Credit that the call holds already stays held, also of grants that have expired since. In budgets the whole call
+    /// counts from now on in the present period.
+    pub(crate) fn extend(&mut self, wanted: Wanted<'_>, now: i64) -> Result<(), Refused> {
         let now = self.tick(now);
         let available = self.available(now).nanos();
-        let Some(mut hold) = self.holds.remove(&id) else {
-            return Err(self.shortage(now));
+        let Some(mut hold) = self.holds.remove(&wanted.id) else {
+            return Err(Refused::Short(self.shortage(now)));
         };
-        let amount = amount.nanos().max(hold.amount);
+        let extended = self.extended(&mut hold, &wanted, available, now);
+        self.holds.insert(wanted.id, hold);
+        extended
+    }
+
+    fn extended(
+        &mut self,
+        hold: &mut Hold,
+        wanted: &Wanted<'_>,
+        available: i64,
+        now: i64,
+    ) -> Result<(), Refused> {
+        let amount = wanted.amount.nanos().max(hold.amount);
         let mut missing = amount - hold.amount;
-        let risk = worst.nanos().saturating_sub(amount).max(0);
+        let risk = wanted.worst.nanos().saturating_sub(amount).max(0);
         let bearable = available
             .saturating_sub(missing)
-            .saturating_add(overdraft.nanos());
+            .saturating_add(wanted.overdraft.nanos());
         let exposure = (self.exposure - hold.risk).saturating_add(risk);
-        let refused = (missing > 0 && available < missing) || exposure > bearable;
-        if !refused {
-            self.held += missing;
-            self.exposure = exposure;
-            (hold.amount, hold.risk) = (amount, risk);
-            for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
-                hold_part(funds, &mut missing, &mut hold.parts);
-            }
+        if (missing > 0 && available < missing) || exposure > bearable {
+            return Err(Refused::Short(self.shortage(now)));
         }
-        self.holds.insert(id, hold);
-        if refused {
-            Err(self.shortage(now))
-        } else {
-            Ok(())
+        let place = Place {
+            amount,
+            risk,
+            held_at: now,
+        };
+        self.take_of_budgets(wanted, &hold.place, &place)?;
+        self.held += missing;
+        self.exposure = exposure;
+        (hold.amount, hold.risk, hold.place) = (amount, risk, place);
+        for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
+            hold_part(funds, &mut missing, &mut hold.parts);
         }
+        Ok(())
+    }
+
+    fn take_of_budgets(
+        &mut self,
+        wanted: &Wanted<'_>,
+        before: &Place,
+        place: &Place,
+    ) -> Result<(), Refused> {
+        let Some((account_id, budgets)) = self.budgets.as_deref_mut() else {
+            return Ok(());
+        };
+        let overdraft = wanted.overdraft.nanos();
+        let taken = budgets.take(account_id, wanted.payer, before, place, overdraft);
+        taken.map_err(Refused::OverBudget)
     }
 
     /// Releases the hold of a call, unless it was charged. Repeating it has no effect.
@@ -303,14 +356,21 @@ impl Credit {
         hold.is_some()
     }
 
-    /// Adds an empty hold, so that a call can be charged that an earlier process delivered.
-    pub(crate) fn hold_nothing(&mut self, id: CallId) {
-        let admitted_at = self.latest;
+    /// Adds an empty hold, so that a call can be charged that an earlier process delivered. Budgets count it where it was
+    /// admitted.
+    pub(crate) fn hold_nothing(&mut self, id: CallId, payer: &Arc<Payer>, admitted_at: i64) {
+        let place = Place {
+            held_at: admitted_at,
+            ..Place::default()
+        };
+        let latest = self.latest;
         self.holds.entry(id).or_insert_with(|| Hold {
             amount: 0,
             parts: Vec::new(),
             risk: 0,
-            admitted_at,
+            admitted_at: latest,
+            payer: payer.clone(),
+            place,
             charged: false,
         });
     }
@@ -337,11 +397,18 @@ impl Credit {
         }
         self.debt += owed;
         self.remove_used_up();
+        let held_at = hold.place.held_at;
+        let budgets = self.budgets.as_deref_mut();
+        let budgets = budgets.map(|(account_id, budgets)| {
+            budgets.spend(account_id, &hold.payer, held_at, cost.nanos())
+        });
         Some(Charge {
             left,
             debt: (self.debt != debt).then_some(NanoUsd::new(self.debt)),
             before,
             after: self.total(),
+            held_at,
+            budgets: budgets.unwrap_or_default(),
         })
     }
 
@@ -449,18 +516,55 @@ impl Credit {
             let amount = hold.amount - missing;
             self.exposure += hold.risk;
             self.held += amount;
-            let (risk, admitted_at, charged) = (hold.risk, hold.admitted_at, false);
+            if let Some((account_id, budgets)) = self.budgets.as_deref_mut() {
+                budgets.count(account_id, &hold.payer, &hold.place);
+            }
             self.holds.insert(
                 *id,
                 Hold {
                     amount,
                     parts,
-                    risk,
-                    admitted_at,
-                    charged,
+                    charged: false,
+                    ..hold.clone()
                 },
             );
         }
+    }
+
+    /// Sets a budget of this account, or replaces the one with its ID. What running calls hold counts from now on.
+    pub(crate) fn put_budget(&mut self, account_id: &str, mut counted: Counted) {
+        // A clock that was set back while the gateway was stopped begins no earlier period.
+        self.tick(counted.starts_at);
+        let open = self.holds.values().filter(|hold| !hold.charged);
+        for hold in open {
+            if counted.budget.is_above(&hold.payer) {
+                counted.count(&hold.place);
+            }
+        }
+        let budgets = self.budgets.get_or_insert_with(|| {
+            let budgets = Budgets::default();
+            Box::new((account_id.to_owned(), budgets))
+        });
+        budgets.1.put(counted);
+    }
+
+    pub(crate) fn remove_budget(&mut self, id: &str) {
+        if let Some((_, budgets)) = self.budgets.as_deref_mut() {
+            budgets.remove(id);
+            if budgets.is_empty() {
+                self.budgets = None;
+            }
+        }
+    }
+
+    /// The account's budgets; `None` if it has none.
+    pub(crate) fn budgets(&self) -> Option<&Budgets> {
+        self.budgets.as_deref().map(|(_, budgets)| budgets)
+    }
+
+    /// The present time, by the account's clock.
+    pub(crate) fn present(&self, now: i64) -> i64 {
+        now.max(self.latest)
     }
 
     /// The sum of what is left of all grants, less the debt. It must equal the sum of the account's entries.
@@ -492,7 +596,27 @@ impl Credit {
                 self.exposure, self.debt
             ));
         }
-        overdrawn.map(|funds| format!("more is held of grant {} than it has", funds.grant_id))
+        let overdrawn =
+            overdrawn.map(|funds| format!("more is held of grant {} than it has", funds.grant_id));
+        overdrawn.or_else(|| self.contradiction_of_budgets())
+    }
+
+    fn contradiction_of_budgets(&self) -> Option<String> {
+        self.budgets()?.all().find_map(|counted| {
+            let open = self.holds.values().filter(|hold| !hold.charged);
+            let below = open.filter(|hold| counted.budget.is_above(&hold.payer));
+            let places = below.map(|hold| &hold.place);
+            let (held, exposure) = places.filter(|place| counted.counts(place.held_at)).fold(
+                (0, 0),
+                |(held, exposure), place| (held + place.amount, exposure + place.risk),
+            );
+            ((held, exposure) != (counted.held, counted.exposure)).then(|| {
+                format!(
+                    "{} nano-dollars are held and {} at risk of budget {} by count, {held} and {exposure} by calls",
+                    counted.held, counted.exposure, counted.budget.id
+                )
+            })
+        })
     }
 
     fn tick(&mut self, now: i64) -> i64 {
@@ -534,6 +658,9 @@ impl Credit {
     fn release_parts(&mut self, hold: &Hold) {
         self.exposure -= hold.risk;
         self.held -= hold.amount;
+        if let Some((account_id, budgets)) = self.budgets.as_deref_mut() {
+            budgets.give_back(account_id, &hold.payer, &hold.place);
+        }
         for (grant_id, taken) in &hold.parts {
             if let Some(funds) = self.funds_mut(grant_id) {
                 funds.held -= taken;
@@ -562,6 +689,17 @@ impl Credit {
                 .filter(|_| lost)
                 .or(self.lapsed_at)
                 .filter(|_| usable <= 0),
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn place(&self, now: i64) -> Place {
+        let amount = self.amount.nanos();
+        Place {
+            amount,
+            risk: self.worst.nanos().saturating_sub(amount).max(0),
+            held_at: now,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of ledger operations, and of opening a ledger.
 
+use super::budgets::MAX_BUDGETS;
 use crate::db::postgres;
 
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,10 @@ pub enum LedgerError {
         "the account has {max} keys, which is the most that it may have; delete one, or raise `limits.max_keys`"
     )]
     TooManyKeys { max: u32 },
+    #[error(
+        "the account has {MAX_BUDGETS} budgets, which is the most that it may have; remove one"
+    )]
+    TooManyBudgets,
     #[error("the {track} track has no `{tier}` tier")]
     NoSuchPlan {
         track: &'static str,

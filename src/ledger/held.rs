@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Call, CallId, Idempotency, KeyTaken, Ledger, LedgerError, Outcome, Payer,
-    PendingCharge, Seen, Shortage, Step, postgres::Pending,
+    Attempt, BudgetShortage, Call, CallId, Idempotency, KeyTaken, Ledger, LedgerError, Outcome,
+    Payer, PendingCharge, Seen, Shortage, Step, credit::Refused, postgres::Pending,
 };
 use crate::{
     base::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Why no hold was placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldRefused {
     /// The key was disabled or deleted since it was looked up.
     KeyInactive,
@@ -25,12 +25,23 @@ pub enum HoldRefused {
         balance: NanoUsd,
     },
     Short(Shortage),
+    /// These budgets have no room for it, the narrowest first.
+    OverBudget(Vec<BudgetShortage>),
     /// Charges cannot be committed at present, or the account is frozen.
     Unavailable,
     /// The cached account or settings are out of date: look the caller up again.
     Stale,
     /// Another call has its idempotency key.
     KeyTaken(KeyTaken),
+}
+
+impl From<Refused> for HoldRefused {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Short(shortage) => Self::Short(shortage),
+            Refused::OverBudget(budgets) => Self::OverBudget(budgets),
+        }
+    }
 }
 
 /// A hold to place: the account, the amounts, and the beginning of the call's record.

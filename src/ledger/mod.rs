@@ -14,6 +14,7 @@
 use std::{collections::HashMap, path::Path, time::Duration};
 
 mod bill;
+pub(crate) mod budgets;
 mod call;
 mod call_id;
 mod caller;
@@ -44,6 +45,10 @@ mod tests;
 mod watched;
 
 pub(crate) use bill::Breakdown;
+pub use budgets::BudgetShortage;
+pub(crate) use budgets::{
+    BadSchedule, Budget, BudgetChange, BudgetScope, BudgetState, Period, Schedule,
+};
 pub use call::Outcome;
 pub(crate) use call::{Attempt, Call, Charged, Step};
 pub use call_id::CallId;

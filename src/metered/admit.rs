@@ -21,14 +21,14 @@ use crate::{
     catalog::Prices,
     gateway::Gateway,
     ledger::{
-        Attempt, CallId, Caller, Held, HoldRefused, HoldRequest, Idempotency, KeyTaken,
-        LedgerError, Outcome, Shortage, Step,
+        Attempt, BudgetShortage, CallId, Caller, Held, HoldRefused, HoldRequest, Idempotency,
+        KeyTaken, LedgerError, Outcome, Step,
     },
     prompt::{ChatCall, Route},
     upstream::deployments::Deployment,
     wire::{
         chat::{Answer, Bill, Usage},
-        error::{GatewayError, Unpaid},
+        error::{GatewayError, OverBudget, Unpaid},
     },
 };
 
@@ -102,10 +102,8 @@ pub(crate) async fn admit(
                 HoldRefused::Stale => NotStarted::Stale,
                 HoldRefused::KeyTaken(taken) => NotStarted::Failed(taken.into()),
                 refused => {
-                    let fits = |shortage: &_| {
-                        need::max_tokens_that_fit(call, input, shortage, gateway.max_overdraft)
-                    };
-                    unpaid(&gateway, refused, need, fits).into()
+                    let fits = |covers: &Covers<'_>| need::max_tokens_that_fit(call, input, covers);
+                    unpaid(&gateway, refused, need, &fits).into()
                 }
             });
         }
@@ -190,7 +188,7 @@ impl Admitted {
             .map_err(|refused| match refused {
                 HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::AdmissionLost,
                 // A smaller `max_tokens` would not help: the call would start again from its first step.
-                refused => unpaid(gateway, refused, need, |_| None),
+                refused => unpaid(gateway, refused, need, &|_| None),
             })?;
         if let Err(error) = self.reservation.keep() {
             tracing::error!(%error, call = self.hold.id().0, "writing a reservation to the journal failed; the call ends before its next step");
@@ -371,12 +369,15 @@ impl From<KeyTaken> for GatewayError {
     }
 }
 
+/// Whether there was credit, or room in budgets, for a need.
+type Covers<'a> = dyn Fn(&Need) -> bool + 'a;
+
 /// The error response for a refused hold. `fits` computes the `max_tokens` with which the request would have started.
 pub(super) fn unpaid(
     gateway: &Gateway,
     refused: HoldRefused,
     need: Need,
-    fits: impl FnOnce(&Shortage) -> Option<u32>,
+    fits: &dyn Fn(&Covers<'_>) -> Option<u32>,
 ) -> GatewayError {
     let billing_url = gateway.links.billing.clone();
     match refused {
@@ -387,6 +388,7 @@ pub(super) fn unpaid(
             balance,
             billing_url,
         },
+        HoldRefused::OverBudget(budgets) => over_budget(gateway, budgets, need, fits),
         HoldRefused::Short(shortage) => {
             let overdraft = gateway.max_overdraft;
             let unpaid = Box::new(Unpaid {
@@ -394,7 +396,9 @@ pub(super) fn unpaid(
                 available: shortage.available,
                 held: shortage.held,
                 needed: need.least_available(overdraft),
-                max_tokens_that_fit: fits(&shortage),
+                max_tokens_that_fit: fits(&|need| {
+                    shortage.covers(need.amount, need.worst, overdraft)
+                }),
                 is_temporary: shortage.covers_alone(need.amount, need.worst, overdraft),
                 billing_url,
             });
@@ -407,4 +411,38 @@ pub(super) fn unpaid(
             }
         }
     }
+}
+
+/// The error response of a call for which budgets have no room. It names the narrowest of them.
+fn over_budget(
+    gateway: &Gateway,
+    budgets: Vec<BudgetShortage>,
+    need: Need,
+    fits: &dyn Fn(&Covers<'_>) -> Option<u32>,
+) -> GatewayError {
+    let overdraft = gateway.max_overdraft;
+    let max_tokens_that_fit = fits(&|need| {
+        let mut budgets = budgets.iter();
+        budgets.all(|budget| budget.covers(need.amount, need.worst, overdraft))
+    });
+    let is_temporary = budgets
+        .iter()
+        .all(|budget| budget.covers_alone(need.amount, need.worst, overdraft));
+    let Some(budget) = budgets.into_iter().next() else {
+        return GatewayError::CreditUnavailable;
+    };
+    GatewayError::BudgetExceeded(Box::new(OverBudget {
+        scope: budget.scope.as_str(),
+        scope_id: budget.scope_id,
+        id: budget.id,
+        name: budget.name,
+        amount: budget.amount,
+        period: budget.period.as_str(),
+        spent: budget.spent,
+        held: budget.held,
+        resets_at: budget.resets_at.map(timestamp::shown),
+        needed: need.least_available(overdraft),
+        max_tokens_that_fit,
+        is_temporary,
+    }))
 }

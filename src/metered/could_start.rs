@@ -61,6 +61,6 @@ pub(crate) async fn could_start(
             Ok(())
         }
         Err(HoldRefused::Stale) => Err(NotStarted::Stale),
-        Err(refused) => Err(unpaid(gateway, refused, LEAST, |_| None).into()),
+        Err(refused) => Err(unpaid(gateway, refused, LEAST, &|_| None).into()),
     }
 }

@@ -3,7 +3,6 @@
 use crate::{
     base::{money::NanoUsd, tokens::TokenCount},
     catalog::Model,
-    ledger::Shortage,
     prompt::{Budget, ChatCall},
     wire::chat::Usage,
 };
@@ -66,16 +65,17 @@ impl Need {
     }
 }
 
-/// The largest `max_tokens` with which a call that was refused would have started.
+/// The largest `max_tokens` with which a call that was refused would have started. `covers` tells whether there was
+/// credit, or room in budgets, for a need.
 pub(crate) fn max_tokens_that_fit(
     call: &ChatCall,
     input: TokenCount,
-    shortage: &Shortage,
-    overdraft: NanoUsd,
+    covers: &dyn Fn(&Need) -> bool,
 ) -> Option<u32> {
     let fits = |tokens: u32| {
-        let need = Need::maximum(call, input, |model| call.budget_naming(tokens, model));
-        shortage.covers(need.amount, need.worst, overdraft)
+        covers(&Need::maximum(call, input, |model| {
+            call.budget_naming(tokens, model)
+        }))
     };
     let requested = &call.route.requested;
     let (mut fitting, mut above) = (

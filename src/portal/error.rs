@@ -60,6 +60,7 @@ impl From<LedgerError> for PortalError {
             )),
             LedgerError::NoSuchPlan { .. }
             | LedgerError::ProjectInUse
+            | LedgerError::TooManyBudgets
             | LedgerError::TooMuchCredit
             | LedgerError::ReferenceTaken { .. } => Self::Invalid(error.to_string()),
             LedgerError::Database(_)

@@ -103,6 +103,11 @@ impl OperatorError {
                     "invalid_request_error",
                     Some("project_in_use"),
                 ),
+                LedgerError::TooManyBudgets => (
+                    Status::CONFLICT,
+                    "invalid_request_error",
+                    Some("too_many_budgets"),
+                ),
                 LedgerError::TooManyKeys { .. } => (
                     Status::CONFLICT,
                     "invalid_request_error",

@@ -9,7 +9,10 @@ use std::{
 use rusqlite::Connection;
 
 use super::*;
-use crate::backoffice::{DEADLINE, path_beside, probe};
+use crate::{
+    backoffice::{DEADLINE, path_beside, probe},
+    db::sqlite::schema::VERSION,
+};
 
 const GARBAGE: &str = "not a database, and long enough to be none";
 
@@ -85,7 +88,11 @@ async fn the_file_is_created_at_the_first_use() {
     assert!(!database.parent().unwrap().exists());
     assert!(probe(&database).unwrap().ends_with("will be created"));
     backoffice.prune(NOW).await.unwrap();
-    assert!(probe(&database).unwrap().ends_with("exists (version 4)"));
+    assert!(
+        probe(&database)
+            .unwrap()
+            .ends_with(&format!("exists (version {VERSION})"))
+    );
 }
 
 #[tokio::test]
@@ -169,15 +176,19 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("t.db");
     let newer = Connection::open(path_beside(&database)).unwrap();
-    newer.pragma_update(None, "user_version", 7).unwrap();
+    newer
+        .pragma_update(None, "user_version", VERSION + 1)
+        .unwrap();
     drop(newer);
     let before = std::fs::read(path_beside(&database)).unwrap();
     let backoffice = Backoffice::beside(&database);
     let refused = backoffice.person("person_1").await.unwrap_err().to_string();
-    let reason =
-        "t.portal.db was made by another version of tollgate (schema version 7, this one uses 4)";
-    assert!(refused.ends_with(reason), "{refused}");
-    assert!(probe(&database).unwrap_err().ends_with(reason));
+    let reason = format!(
+        "t.portal.db was made by another version of tollgate (schema version {}, this one uses {VERSION})",
+        VERSION + 1
+    );
+    assert!(refused.ends_with(&reason), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(&reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
 }
 

@@ -1,6 +1,7 @@
 //! Tests of one account's credit.
 
-use super::{CallId, Charge, Credit, Funds, NanoUsd, Shortage};
+use super::{CallId, Charge, Credit, Funds, NanoUsd, Refused as RefusedBy, Shortage, Wanted};
+use crate::ledger::Payer;
 
 fn usd(nanos: i64) -> NanoUsd {
     NanoUsd::new(nanos)
@@ -44,9 +45,29 @@ impl Refused {
 }
 
 impl Credit {
+    /// Holds an amount for a call that may cost up to `worst`.
+    fn hold_up_to(
+        &mut self,
+        now: i64,
+        id: u64,
+        [amount, worst, overdraft]: [i64; 3],
+    ) -> Result<(), Shortage> {
+        let wanted = Wanted {
+            id: CallId(id),
+            payer: &Payer::service("key_1"),
+            amount: usd(amount),
+            worst: usd(worst),
+            overdraft: usd(overdraft),
+        };
+        self.hold(wanted, now).map_err(|refused| match refused {
+            RefusedBy::Short(shortage) => shortage,
+            RefusedBy::OverBudget(_) => unreachable!("there is no budget"),
+        })
+    }
+
     /// Holds exactly what the call may cost.
     fn hold_at(&mut self, now: i64, id: u64, amount: i64) -> Result<(), Refused> {
-        let held = self.hold(CallId(id), usd(amount), usd(amount), usd(0), now);
+        let held = self.hold_up_to(now, id, [amount, amount, 0]);
         held.map_err(|shortage| Refused::by(&shortage))
     }
 
@@ -86,7 +107,7 @@ fn of_two_grants_that_expire_together_the_older_is_used_first() {
 #[test]
 fn a_grant_that_expires_while_a_call_runs_pays_for_all_of_it() {
     let mut credit = credit(&[(100, Some(10)), (20, None)]);
-    credit.hold(CallId(1), usd(30), usd(60), usd(0), 9).unwrap();
+    credit.hold_up_to(9, 1, [30, 60, 0]).unwrap();
     let update = credit.bring_up_to_date(10);
     assert_eq!(
         update.forfeits[0].amount,
@@ -103,9 +124,7 @@ fn a_grant_that_expires_while_a_call_runs_pays_for_all_of_it() {
 #[test]
 fn a_grant_pays_for_no_call_admitted_after_its_expiry() {
     let mut credit = credit(&[(100, Some(10)), (20, None)]);
-    credit
-        .hold(CallId(1), usd(10), usd(40), usd(20), 10)
-        .unwrap();
+    credit.hold_up_to(10, 1, [10, 40, 20]).unwrap();
     assert_eq!(credit.bring_up_to_date(10).forfeits[0].amount, usd(100));
     let charge = credit.charge_at(10, 1, 40);
     assert_eq!((charge.debt, charge.after), (Some(usd(20)), usd(-20)));
@@ -182,12 +201,10 @@ fn a_refusal_tells_expiry_from_spending_until_the_next_grant() {
 #[test]
 fn a_cost_beyond_the_hold_is_debt_that_the_next_grant_pays() {
     let mut credit = credit(&[(100, None)]);
-    credit
-        .hold(CallId(1), usd(100), usd(180), usd(80), 0)
-        .unwrap();
+    credit.hold_up_to(0, 1, [100, 180, 80]).unwrap();
     credit.charge_at(0, 1, 130);
     assert_eq!(credit.balance(0), usd(-30));
-    let refused = credit.hold(CallId(2), usd(0), usd(0), usd(80), 0);
+    let refused = credit.hold_up_to(0, 2, [0, 0, 80]);
     assert_eq!(Refused::by(&refused.unwrap_err()), Refused::spent(-30));
     let granted = credit.grant(&funds("new", 50, None));
     assert_eq!(
@@ -201,9 +218,7 @@ fn a_cost_beyond_the_hold_is_debt_that_the_next_grant_pays() {
 fn released_credit_pays_debt_before_it_expires() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(0, 1, 60).unwrap();
-    credit
-        .hold(CallId(2), usd(40), usd(70), usd(80), 0)
-        .unwrap();
+    credit.hold_up_to(0, 2, [40, 70, 80]).unwrap();
     assert_eq!(
         credit.charge_at(0, 2, 70).debt,
         Some(usd(30)),
@@ -222,9 +237,7 @@ fn released_credit_pays_debt_before_it_expires() {
 fn expired_credit_that_pays_debt_counts_as_spent() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(0, 1, 20).unwrap();
-    credit
-        .hold(CallId(2), usd(80), usd(110), usd(80), 0)
-        .unwrap();
+    credit.hold_up_to(0, 2, [80, 110, 80]).unwrap();
     credit.charge_at(0, 2, 110);
     credit.release(CallId(1));
     let spent = Err(Refused::spent(-10));
@@ -240,7 +253,7 @@ fn expired_credit_that_pays_debt_counts_as_spent() {
 #[test]
 fn debt_is_bounded_by_the_overdraft() {
     let mut credit = credit(&[(100, None)]);
-    let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
+    let hold = |credit: &mut Credit, id| credit.hold_up_to(0, id, [10, 100, 50]);
     hold(&mut credit, 1).unwrap();
     let refused = hold(&mut credit, 2).unwrap_err();
     assert_eq!(Refused::by(&refused), Refused::spent(100));

@@ -5,7 +5,10 @@ use std::sync::{Arc, MutexGuard};
 use super::{Embedded, command::Command, directory::Directory};
 use crate::{
     base::money::NanoUsd,
-    ledger::{Call, Charged, HoldRefused, LedgerError, credit::Credit},
+    ledger::{
+        Call, Charged, HoldRefused, LedgerError,
+        credit::{Credit, Wanted},
+    },
     wire::chat::Usage,
 };
 
@@ -43,9 +46,14 @@ impl Embedded {
         let now = call.admitted_ms.div_euclid(1_000);
         let mut credit = self.payable(&directory, call, now)?;
         let expires_at = credit.expires_at(now);
-        credit
-            .hold(call.id, call.held, call.most, overdraft, now)
-            .map_err(HoldRefused::Short)?;
+        let wanted = Wanted {
+            id: call.id,
+            payer: &call.payer,
+            amount: call.held,
+            worst: call.most,
+            overdraft,
+        };
+        credit.hold(wanted, now)?;
         Ok(expires_at)
     }
 
@@ -60,9 +68,14 @@ impl Embedded {
         let directory = self.read();
         let now = self.clock.now();
         let mut credit = self.payable(&directory, call, now)?;
-        credit
-            .extend(call.id, amount, worst, overdraft, now)
-            .map_err(HoldRefused::Short)
+        let wanted = Wanted {
+            id: call.id,
+            payer: &call.payer,
+            amount,
+            worst,
+            overdraft,
+        };
+        Ok(credit.extend(wanted, now)?)
     }
 
     /// Charges the call. When this returns it is committed, or nothing has changed.

@@ -7,11 +7,16 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use tokio::sync::oneshot;
 
-use super::{directory::Shared, sqlite::Database, steps};
+use super::{
+    directory::Shared,
+    sqlite::{Database, budgets::SummedUp},
+    steps,
+};
 use crate::{
     ledger::{
         Account, AccountChange, Call, Charged, Edit, Grant, Key, KeyChange, KeyState, LedgerError,
         LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation,
+        budgets::{Budget, BudgetChange, BudgetState},
     },
     net::callbacks::{Callback, Queue},
     wire::chat::Usage,
@@ -43,6 +48,9 @@ pub(crate) enum Command {
     SetKeyState(String, KeyState, Reply<Key>),
     ChangeKey(String, Box<KeyChange>, Reply<Key>),
     ChangeProject(steps::ProjectChange, Reply<Project>),
+    /// Sets a budget at a time in seconds; what was spent is summed up to some entry.
+    SetBudget(Box<BudgetChange>, i64, SummedUp, Reply<BudgetState>),
+    RemoveBudget(String, Reply<Budget>),
     SetModel(ModelChange, Reply<ModelSettings>),
     SetLimit(LimitChange, Reply<LimitRule>),
     /// Posts the expiries of these accounts up to a time in seconds.
@@ -121,6 +129,8 @@ enum Outcome {
     Account(PendingReply<Account>),
     Key(PendingReply<Key>),
     Project(PendingReply<Project>),
+    BudgetSet(PendingReply<BudgetState>),
+    BudgetRemoved(PendingReply<Budget>),
     Model(PendingReply<ModelSettings>),
     Limit(PendingReply<LimitRule>),
     Violations(PendingReply<Vec<Violation>>),
@@ -233,6 +243,18 @@ impl Command {
                     steps::change_project(database, directory, change)
                 });
                 executed(result, reply, Outcome::Project)
+            }
+            Self::SetBudget(change, now, summed_up, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::set_budget(database, directory, *change, now, &summed_up)
+                });
+                executed(result, reply, Outcome::BudgetSet)
+            }
+            Self::RemoveBudget(id, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::remove_budget(database, directory, &id)
+                });
+                executed(result, reply, Outcome::BudgetRemoved)
             }
             Self::SetModel(change, reply) => {
                 let result = run(within, |database, directory| {
@@ -356,6 +378,8 @@ impl Executed {
             Outcome::Account(pending) => pending.send(committed),
             Outcome::Key(pending) => pending.send(committed),
             Outcome::Project(pending) => pending.send(committed),
+            Outcome::BudgetSet(pending) => pending.send(committed),
+            Outcome::BudgetRemoved(pending) => pending.send(committed),
             Outcome::Model(pending) => pending.send(committed),
             Outcome::Limit(pending) => pending.send(committed),
             Outcome::Violations(pending) => pending.send(committed),

@@ -18,7 +18,10 @@ use crate::{
     },
     ledger::{
         Account, Caller, Expiring, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings,
-        Project, Seen, credit::Credit, limits::LimitRules,
+        Project, Seen,
+        budgets::{Budget, BudgetChange, BudgetState, Counted},
+        credit::Credit,
+        limits::LimitRules,
     },
 };
 
@@ -32,6 +35,8 @@ pub(crate) struct Directory {
     by_digest: FastMap<KeyDigest, String>,
     /// Projects by ID, archived ones too.
     projects: FastMap<String, Project>,
+    /// The rules of all budgets by ID. What counts against each is with its account's credit.
+    budgets: FastMap<String, Arc<Budget>>,
     models: FastMap<String, ModelSettings>,
     limits: LimitRules,
     credits: FastMap<String, Mutex<Credit>>,
@@ -312,6 +317,55 @@ impl Directory {
     pub(crate) fn put_project(&mut self, project: Project) -> Project {
         self.projects.insert(project.id.clone(), project.clone());
         project
+    }
+
+    pub(crate) fn budget(&self, id: &str) -> Option<&Arc<Budget>> {
+        self.budgets.get(id)
+    }
+
+    /// The budget that a change would replace.
+    pub(crate) fn budget_like(&self, change: &BudgetChange) -> Option<Arc<Budget>> {
+        let credit = self.credit(&change.account_id);
+        let mut budgets = credit.budgets()?.all().map(|counted| &counted.budget);
+        let like = budgets.find(|budget| {
+            (budget.scope, &budget.scope_id) == (change.scope, &change.scope_id)
+                && budget.schedule.period() == change.period()
+        });
+        like.cloned()
+    }
+
+    /// Number of the account's budgets.
+    pub(crate) fn budget_count(&self, account_id: &str) -> usize {
+        let credit = self.credit(account_id);
+        credit.budgets().map_or(0, |budgets| budgets.all().count())
+    }
+
+    pub(crate) fn budgets_of(&self, account_id: &str, now: i64) -> Vec<BudgetState> {
+        let credit = self.credit(account_id);
+        let now = credit.present(now);
+        credit
+            .budgets()
+            .map_or_else(Vec::new, |budgets| budgets.states(now))
+    }
+
+    /// The budgets of all accounts.
+    pub(crate) fn all_budgets(&self, now: i64) -> Vec<BudgetState> {
+        let accounts = self.budgets.values().map(|budget| &budget.account_id);
+        let accounts: BTreeSet<_> = accounts.collect();
+        let states = accounts.into_iter().map(|id| self.budgets_of(id, now));
+        states.flatten().collect()
+    }
+
+    pub(crate) fn put_budget(&mut self, counted: Counted) {
+        let budget = counted.budget.clone();
+        self.credit(&budget.account_id)
+            .put_budget(&budget.account_id, counted);
+        self.budgets.insert(budget.id.clone(), budget);
+    }
+
+    pub(crate) fn remove_budget(&mut self, budget: &Budget) {
+        self.credit(&budget.account_id).remove_budget(&budget.id);
+        self.budgets.remove(&budget.id);
     }
 
     pub(crate) fn put_model_settings(&mut self, id: String, settings: ModelSettings) {

@@ -19,6 +19,7 @@ use crossbeam_utils::sync::ShardedLockReadGuard;
 mod audit;
 mod backup;
 mod billing;
+mod budgets;
 mod command;
 mod directory;
 mod export;

@@ -51,6 +51,31 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
 CREATE INDEX api_keys_live ON api_keys (account_id, created_at, id) WHERE state <> 'deleted';
 
+-- How much an account, a project, a member or a key may spend in a period. What running calls hold of it is in memory.
+CREATE TABLE budgets (
+    id              TEXT PRIMARY KEY,
+    account_id      TEXT NOT NULL REFERENCES accounts (id),
+    scope           TEXT NOT NULL CHECK (scope IN ('account', 'project', 'member', 'key')),
+    -- The account, project, member or key; `default` is the default project.
+    scope_id        TEXT NOT NULL,
+    name            TEXT NOT NULL,
+    amount_nano_usd INTEGER NOT NULL CHECK (amount_nano_usd > 0),
+    period          TEXT NOT NULL CHECK (period IN ('day', 'week', 'month', 'total')),
+    timezone        TEXT NOT NULL,
+    -- The first day of the week (1 Monday to 7 Sunday) or of the month.
+    anchor          INTEGER,
+    -- Refuses calls; a soft budget only alerts.
+    hard            INTEGER NOT NULL,
+    -- JSON: the percentages at which people are told.
+    thresholds      TEXT NOT NULL,
+    created_at      INTEGER NOT NULL,
+    -- What was spent, as of the last posted call, in the period that begins then: the costs of the calls below it whose
+    -- `held_at` is in that period.
+    period_start    INTEGER NOT NULL,
+    spent_nano_usd  INTEGER NOT NULL,
+    UNIQUE (account_id, scope, scope_id, period)
+) STRICT;
+
 CREATE TABLE credit_grants (
     id                 TEXT PRIMARY KEY,
     account_id         TEXT NOT NULL REFERENCES accounts (id),
@@ -125,6 +150,8 @@ CREATE TABLE calls (
     reasoning_tokens       INTEGER,
     cost_nano_usd          INTEGER,
     balance_after_nano_usd INTEGER,
+    -- When its credit was held, or last raised, in seconds: decides in which period budgets count it.
+    held_at                INTEGER,
     -- What the provider charges the operator; NULL if its prices are not configured.
     provider_cost_nano_usd INTEGER,
     -- JSON of what few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, the coding `agent`

@@ -7,13 +7,15 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     command::{LimitChange, ModelChange},
     directory::Shared,
-    sqlite::Database,
+    sqlite::{Database, budgets::SummedUp},
 };
 use crate::{
     base::money::NanoUsd,
     ledger::{
-        Account, AccountChange, Call, Charged, Grant, Key, KeyChange, KeyState, LedgerError,
-        LimitRule, ModelSettings, PendingCharge, Project, Violation, credit::Funds,
+        Account, AccountChange, Call, Charged, DEFAULT_PROJECT, Grant, Key, KeyChange, KeyState,
+        LedgerError, LimitRule, ModelSettings, PendingCharge, Project, Violation,
+        budgets::{Budget, BudgetChange, BudgetScope, BudgetState, Budgets, Counted, MAX_BUDGETS},
+        credit::Funds,
     },
     wire::chat::Usage,
 };
@@ -74,10 +76,11 @@ pub(crate) fn settle_pending(
         pending.warn_of_spent_key();
         return Ok(None);
     }
-    directory
-        .read()
-        .credit(&call.account_id)
-        .hold_nothing(call.id);
+    directory.read().credit(&call.account_id).hold_nothing(
+        call.id,
+        &call.payer,
+        call.admitted_ms.div_euclid(1_000),
+    );
     charge(database, directory, call, pending.usage, pending.cost).map(Some)
 }
 
@@ -249,6 +252,73 @@ pub(crate) fn change_project(
     Ok(directory.write().put_project(project))
 }
 
+/// Sets a budget with what was spent in its present period: the sum up to an entry is known, and this adds the rest.
+pub(crate) fn set_budget(
+    database: &Database,
+    directory: &Shared,
+    change: BudgetChange,
+    now: i64,
+    summed_up: &SummedUp,
+) -> Result<BudgetState, LedgerError> {
+    let (earlier, now) = {
+        let directory = directory.read();
+        directory.account(&change.account_id)?;
+        let now = directory.credit(&change.account_id).present(now);
+        (directory.budget_like(&change), now)
+    };
+    check_scope(directory, &change)?;
+    if earlier.is_none() && directory.read().budget_count(&change.account_id) >= MAX_BUDGETS {
+        return Err(LedgerError::TooManyBudgets);
+    }
+    let budget = Arc::new(change.over(earlier.as_deref(), now));
+    let period = budget.period_at(now);
+    let spent = database.spent_since(&budget, period, summed_up)?;
+    let counted = Counted::restored(budget.clone(), period.starts_at, spent);
+    database.put_budget(&counted)?;
+    directory.write().put_budget(counted);
+    let states = directory.read().budgets_of(&budget.account_id, now);
+    let set = states
+        .into_iter()
+        .find(|state| state.budget.id == budget.id);
+    set.ok_or_else(|| missing("budget", &budget.id))
+}
+
+/// Whether the account has the project or the key that a budget is to stand at. Who is a member, the ledger does not
+/// know.
+fn check_scope(directory: &Shared, change: &BudgetChange) -> Result<(), LedgerError> {
+    let (directory, id) = (directory.read(), change.scope_id.as_str());
+    let (what, of_account) = match change.scope {
+        BudgetScope::Account => ("account", Some(id)),
+        BudgetScope::Member => return Ok(()),
+        BudgetScope::Project if id == DEFAULT_PROJECT => return Ok(()),
+        BudgetScope::Project => {
+            let project = directory.project(id).filter(|project| !project.archived);
+            (
+                "project",
+                project.map(|project| project.account_id.as_str()),
+            )
+        }
+        BudgetScope::Key => {
+            let key = directory.key(id);
+            ("key", key.map(|key| key.account_id.as_str()))
+        }
+    };
+    let is_its_own = of_account == Some(change.account_id.as_str());
+    is_its_own.then_some(()).ok_or_else(|| missing(what, id))
+}
+
+pub(crate) fn remove_budget(
+    database: &Database,
+    directory: &Shared,
+    id: &str,
+) -> Result<Budget, LedgerError> {
+    let budget = directory.read().budget(id).cloned();
+    let budget = budget.ok_or_else(|| missing("budget", id))?;
+    database.delete_budget(id)?;
+    directory.write().remove_budget(&budget);
+    Ok(Arc::unwrap_or_clone(budget))
+}
+
 /// Changes the state of a key. A deleted key stays deleted.
 pub(crate) fn set_key_state(
     database: &Database,
@@ -347,7 +417,14 @@ pub(crate) fn compare_memory(
         };
         let differs = (remembered != stored)
             .then(|| format!("{remembered} nano-dollars in memory are {stored} in the database"));
-        let found = differs.into_iter().chain(contradiction);
+        let of_budgets = {
+            let directory = directory.read();
+            let credit = directory.credit(account_id);
+            let budgets = credit.budgets().into_iter().flat_map(Budgets::all);
+            budgets.map(Counted::spent).collect::<Vec<_>>()
+        };
+        let of_budgets = database.spent_differently(&of_budgets)?;
+        let found = differs.into_iter().chain(contradiction).chain(of_budgets);
         violations.extend(found.map(|what| Violation {
             account_id: account_id.clone(),
             what,

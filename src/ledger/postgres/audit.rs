@@ -28,7 +28,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
 /// Each query returns inconsistent accounts with a description. `$1` is the sequence number of the last audited entry;
 /// zero audits everything.
-const CHECKS: [&str; 8] = [
+const CHECKS: [&str; 10] = [
     // Each entry against the one before it.
     "WITH entries AS (
          SELECT account_id, seq, kind, delta_nano_usd, balance_after_nano_usd,
@@ -94,6 +94,19 @@ const CHECKS: [&str; 8] = [
              held_nano_usd, held_by_calls, held_of_grants, exposure_nano_usd, risked) END
      FROM checked WHERE impossible > 0 OR posted <> remains OR held_nano_usd <> held_by_calls
          OR held_nano_usd <> held_of_grants OR exposure_nano_usd <> risked",
+    // Each budget against its calls. Of an account whose history was pruned, some of them may be gone.
+    "SELECT account_id, format('%s nano-dollars were spent of budget %s, and its calls have cost %s',
+         spent_nano_usd, id, by_calls.spent)
+     FROM budgets CROSS JOIN LATERAL spent_by_calls(budgets, 0) AS by_calls
+     WHERE $1 = 0 AND spent_nano_usd <> by_calls.spent AND NOT (spent_nano_usd > by_calls.spent AND EXISTS (
+         SELECT 1 FROM ledger_entries o WHERE o.account_id = budgets.account_id AND o.kind = 'opening'))",
+    "SELECT b.account_id, format('%s nano-dollars are held and %s at risk of budget %s by count, %s and %s by calls',
+         b.held_nano_usd, b.exposure_nano_usd, b.id, running.held, running.risk)
+     FROM budgets b CROSS JOIN LATERAL (SELECT coalesce(sum(counted_nano_usd), 0) AS held,
+             coalesce(sum(counted_risk_nano_usd), 0) AS risk FROM holds h
+         WHERE h.account_id = b.account_id AND h.held_at >= b.period_start
+             AND is_above(b, h.key_id, h.project_id, h.member_id)) AS running
+     WHERE $1 >= 0 AND (b.held_nano_usd <> running.held OR b.exposure_nano_usd <> running.risk)",
 ];
 
 /// Up to where entries have been audited.

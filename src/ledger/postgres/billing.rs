@@ -102,7 +102,7 @@ impl Shared {
             }
         };
         let reply = timeout(self.inner.deadline, waiting).await;
-        let (reply, text) = reply.unwrap_or(Err(HoldRefused::Unavailable))?;
+        let (mut reply, text) = reply.unwrap_or(Err(HoldRefused::Unavailable))?;
         reply.hold_refused().map_or(Ok((reply, text)), Err)
     }
 

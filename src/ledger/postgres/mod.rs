@@ -23,6 +23,7 @@ use tokio::{
 mod admin;
 mod audit;
 mod billing;
+mod budgets;
 mod cache;
 mod export;
 mod flusher;

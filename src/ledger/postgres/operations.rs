@@ -1,6 +1,6 @@
 //! Operations on money: how they are encoded for the database, and its replies.
 
-use std::sync::Arc;
+use std::{mem::take, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +10,8 @@ use super::record::{CallRecord, EncodedReservation};
 use crate::{
     base::{money::NanoUsd, rate::Reservation},
     ledger::{
-        CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Payer, Seen, credit::Shortage,
+        BudgetShortage, CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Payer, Seen,
+        budgets::narrowest_first, credit::Shortage,
     },
 };
 
@@ -56,6 +57,8 @@ pub(crate) struct Reply {
     exposure_nano_usd: i64,
     usable_nano_usd: i64,
     expired_at: Option<i64>,
+    /// The budgets that have refused it.
+    budgets: Vec<BudgetShortage>,
     pub balance_before_nano_usd: i64,
     pub balance_after_nano_usd: i64,
     /// The call was charged although its hold was gone.
@@ -75,6 +78,7 @@ enum Refusal {
     Stale,
     Frozen,
     Short,
+    Budget,
     /// Another call with its idempotency key is running or was charged.
     KeyInProgress,
     /// As `KeyInProgress`, but that call is of another request.
@@ -352,7 +356,7 @@ impl Reply {
         self.refusal == Some(Refusal::Lease)
     }
 
-    pub(crate) fn hold_refused(&self) -> Option<HoldRefused> {
+    pub(crate) fn hold_refused(&mut self) -> Option<HoldRefused> {
         let balance = NanoUsd::new(self.balance_nano_usd);
         Some(match self.refusal? {
             Refusal::Key => HoldRefused::KeyInactive,
@@ -363,6 +367,7 @@ impl Reply {
                 HoldRefused::KeyTaken(KeyTaken::InProgress)
             }
             Refusal::KeyReused => HoldRefused::KeyTaken(KeyTaken::OtherRequest),
+            Refusal::Budget => HoldRefused::OverBudget(narrowest_first(take(&mut self.budgets))),
             Refusal::Short => HoldRefused::Short(Shortage {
                 balance,
                 available: NanoUsd::new(self.available_nano_usd),

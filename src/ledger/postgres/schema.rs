@@ -24,6 +24,7 @@ const SCHEMA: &str = concat!(
     include_str!("sql/flush.sql"),
     include_str!("sql/steps.sql"),
     include_str!("sql/credit.sql"),
+    include_str!("sql/budgets.sql"),
     include_str!("sql/idempotency.sql"),
     include_str!("sql/holds.sql"),
     include_str!("sql/ends.sql"),

@@ -8,10 +8,10 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 use tokio::runtime::Runtime;
 
 use super::{
-    model::{Model, Verdict},
+    model::{Budget, Kind, Model, Verdict},
     *,
 };
-use crate::ledger::{KeyState, Shortage};
+use crate::ledger::{BudgetChange, BudgetShortage, KeyState, Period, Shortage};
 
 const OVERDRAFT: i64 = 300;
 const START: i64 = 1_800_000_000;
@@ -57,6 +57,14 @@ pub(crate) enum Event {
     Advance {
         seconds: i64,
     },
+    SetBudget {
+        kind: Kind,
+        amount: i64,
+        hard: bool,
+    },
+    RemoveBudget {
+        kind: Kind,
+    },
     SwitchKey,
     /// A charge that the disk refuses, and that succeeds when it no longer does; on a server a plain charge.
     ChargeWithRetry {
@@ -88,6 +96,10 @@ impl ReferenceStateMachine for Model {
                 .prop_map(|(amount, expires_in)| Event::Grant { amount, expires_in }),
             8 => (0_i64..300, 0_i64..300).prop_map(|(amount, risk)| Event::Hold { amount, risk }),
             4 => (0_i64..15).prop_map(|seconds| Event::Advance { seconds }),
+            1 => Just(Event::Advance { seconds: 50_000 }),
+            2 => (kinds(), 1_i64..900, prop::bool::weighted(0.9))
+                .prop_map(|(kind, amount, hard)| Event::SetBudget { kind, amount, hard }),
+            1 => kinds().prop_map(|kind| Event::RemoveBudget { kind }),
             1 => Just(Event::SwitchKey),
             1 => Just(Event::Restart),
             1 => Just(Event::Audit),
@@ -140,6 +152,19 @@ impl ReferenceStateMachine for Model {
             }
             Event::Release { which } => model.release(open[which]),
             Event::Advance { seconds } => model.now += seconds,
+            Event::SetBudget { kind, amount, hard } => {
+                let created_at = model
+                    .budgets
+                    .get(&kind)
+                    .map_or(model.now, |it| it.created_at);
+                let budget = Budget {
+                    amount,
+                    hard,
+                    created_at,
+                };
+                model.budgets.insert(kind, budget);
+            }
+            Event::RemoveBudget { kind } => drop(model.budgets.remove(&kind)),
             Event::SwitchKey => model.key_active = !model.key_active,
             Event::Restart => model.holds.clear(),
             Event::Audit => model.forfeit(),
@@ -161,6 +186,33 @@ fn refused_by(shortage: &Shortage, model: &Model) -> Verdict {
     }
 }
 
+/// Checks that the figures of the budgets that refuse are the model's.
+fn over_budgets(budgets: &[BudgetShortage], model: &Model) -> Verdict {
+    assert!(!budgets.is_empty());
+    for shortage in budgets {
+        let kind = if shortage.period == Period::Day {
+            Kind::Day
+        } else {
+            Kind::Total
+        };
+        let found = (shortage.spent.nanos(), shortage.held.nanos());
+        assert_eq!(found, (model.spent_of(kind), model.held_of_budget(kind)));
+        assert_eq!(shortage.amount.nanos(), model.budgets[&kind].amount);
+    }
+    Verdict::OverBudget
+}
+
+fn period(kind: Kind) -> Period {
+    match kind {
+        Kind::Day => Period::Day,
+        Kind::Total => Period::Total,
+    }
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![Just(Kind::Day), Just(Kind::Total)]
+}
+
 struct Real {
     runtime: Runtime,
     paying: Option<Paying>,
@@ -171,26 +223,26 @@ struct Real {
 
 struct LedgerMachine<K>(PhantomData<K>);
 
-trait Kind {
+trait Place {
     fn store() -> TestStore;
 }
 
 struct InFile;
 struct OnServer;
 
-impl Kind for InFile {
+impl Place for InFile {
     fn store() -> TestStore {
         TestStore::folder()
     }
 }
 
-impl Kind for OnServer {
+impl Place for OnServer {
     fn store() -> TestStore {
         TestStore::database()
     }
 }
 
-impl<K: Kind> StateMachineTest for LedgerMachine<K> {
+impl<K: Place> StateMachineTest for LedgerMachine<K> {
     type SystemUnderTest = Real;
     type Reference = Model;
 
@@ -234,6 +286,7 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
                         let verdict = match refused {
                             HoldRefused::KeyInactive => Verdict::KeyInactive,
                             HoldRefused::Short(shortage) => refused_by(&shortage, model),
+                            HoldRefused::OverBudget(budgets) => over_budgets(&budgets, model),
                             other => panic!("{other:?}"),
                         };
                         assert_eq!(verdict, model.verdict(amount, amount + risk, OVERDRAFT));
@@ -282,6 +335,30 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
             }
             Event::Release { which } => drop(real.holds.remove(which)),
             Event::Advance { seconds } => paying.advance(seconds),
+            Event::SetBudget { kind, amount, hard } => {
+                let account_id = &paying.account_id;
+                let change = BudgetChange {
+                    hard,
+                    ..budget_of_account(account_id, period(kind), amount)
+                };
+                let set = real
+                    .runtime
+                    .block_on(paying.ledger.set_budget(change))
+                    .unwrap();
+                let found = (set.spent.nanos(), set.held.nanos());
+                assert_eq!(found, (model.spent_of(kind), model.held_of_budget(kind)));
+            }
+            Event::RemoveBudget { kind } => {
+                let budgets = real
+                    .runtime
+                    .block_on(paying.ledger.budgets(&paying.account_id));
+                let mut budgets = budgets.unwrap().into_iter();
+                let found = budgets.find(|it| it.budget.schedule.period() == period(kind));
+                if let Some(found) = found {
+                    let removed = paying.ledger.remove_budget(&found.budget.id);
+                    assert_eq!(real.runtime.block_on(removed).unwrap(), *found.budget);
+                }
+            }
             Event::SwitchKey => {
                 real.key_active = !real.key_active;
                 let state = if real.key_active {
@@ -319,6 +396,30 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
             model.expires_at(),
         );
         assert_eq!(found, expected, "balance, held, available, expiry");
+        let budgets = real
+            .runtime
+            .block_on(paying.ledger.budgets(&paying.account_id));
+        let budgets = budgets.unwrap();
+        let in_budgets = budgets.iter().map(|it| {
+            let period = (it.budget.schedule.period(), it.period.starts_at);
+            (
+                period,
+                it.budget.amount.nanos(),
+                it.spent.nanos(),
+                it.held.nanos(),
+            )
+        });
+        let expected = model.budgets.iter().map(|(kind, budget)| {
+            let period = (period(*kind), model.period_start(*kind));
+            (
+                period,
+                budget.amount,
+                model.spent_of(*kind),
+                model.held_of_budget(*kind),
+            )
+        });
+        let expected: Vec<_> = expected.collect();
+        assert_eq!(in_budgets.collect::<Vec<_>>(), expected, "budgets");
         assert!(model.adds_up());
         assert!(
             balances.balance.nanos() >= -OVERDRAFT,

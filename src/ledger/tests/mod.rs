@@ -12,8 +12,8 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError, MAX_KEYS,
-    NewAccount, NewGrant, Outcome, Payer, Seen,
+    BudgetChange, BudgetScope, Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest,
+    Ledger, LedgerError, MAX_KEYS, NewAccount, NewGrant, Outcome, Payer, Period, Schedule, Seen,
     embedded::Embedded,
     postgres::{self, Shared},
 };
@@ -45,6 +45,7 @@ macro_rules! contract {
 
 mod contract;
 mod contract_accounts;
+mod contract_budgets;
 mod contract_days;
 mod contract_idempotency;
 mod contract_key_terms;
@@ -383,6 +384,20 @@ pub(crate) async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
             return ids;
         };
         page.before = Some((last.ended_ms, last.id));
+    }
+}
+
+/// A hard budget of the whole account, in UTC.
+pub(crate) fn budget_of_account(account_id: &str, period: Period, nanos: i64) -> BudgetChange {
+    BudgetChange {
+        account_id: account_id.to_owned(),
+        scope: BudgetScope::Account,
+        scope_id: account_id.to_owned(),
+        name: "test".into(),
+        amount: NanoUsd::new(nanos),
+        schedule: Schedule::new(period, None, None).unwrap(),
+        hard: true,
+        thresholds: vec![50, 80, 100],
     }
 }
 

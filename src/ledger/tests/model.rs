@@ -18,6 +18,24 @@ pub(crate) struct Model {
     pub lapsed: bool,
     pub key_active: bool,
     pub calls: usize,
+    /// By kind of period.
+    pub budgets: BTreeMap<Kind, Budget>,
+    /// When each charged call was held, and its cost.
+    pub charges: Vec<(i64, i64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Day,
+    Total,
+}
+
+/// A budget of the account.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    pub amount: i64,
+    pub hard: bool,
+    pub created_at: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +51,8 @@ pub(crate) struct Hold {
     /// The requested amount; more may be held of an expired grant.
     pub requested: i64,
     pub admitted_at: i64,
+    /// What budgets count: since when, the amount, and the risk.
+    pub counted: (i64, i64, i64),
 }
 
 impl Hold {
@@ -53,6 +73,7 @@ pub(crate) enum Verdict {
     KeyInactive,
     Insufficient,
     Expired,
+    OverBudget,
 }
 
 impl Model {
@@ -116,7 +137,12 @@ impl Model {
         if !self.key_active {
             Verdict::KeyInactive
         } else if available > 0 && available >= amount && risk <= available - amount + overdraft {
-            Verdict::Held
+            let risk = (worst - amount).max(0);
+            if self.budgets_have_room(None, amount, risk, overdraft) {
+                Verdict::Held
+            } else {
+                Verdict::OverBudget
+            }
         } else if self.emptied_by_expiry() {
             Verdict::Expired
         } else {
@@ -166,6 +192,7 @@ impl Model {
             risk,
             requested: amount,
             admitted_at: self.now,
+            counted: (self.now, amount, risk),
         };
         self.holds.insert(self.calls, hold);
         self.calls += 1;
@@ -188,7 +215,11 @@ impl Model {
         let others = self.holds.iter().filter(|(id, _)| **id != call);
         let exposed: i64 = others.map(|(_, hold)| hold.risk).sum();
         let covered = missing == 0 || available >= missing;
-        self.key_active && covered && exposed + risk <= available - missing + overdraft
+        let amount = self.holds[&call].amount() + missing;
+        self.key_active
+            && covered
+            && exposed + risk <= available - missing + overdraft
+            && self.budgets_have_room(Some(call), amount, risk, overdraft)
     }
 
     pub(crate) fn extend(&mut self, call: usize, more: i64, risk: i64) {
@@ -201,6 +232,58 @@ impl Model {
         let hold = self.holds.get_mut(&call).unwrap();
         hold.risk = risk;
         hold.requested += more;
+        hold.counted = (self.now, hold.amount(), risk);
+    }
+
+    /// When the present period of a budget began.
+    pub(crate) fn period_start(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Day => self.now - self.now.rem_euclid(86_400),
+            Kind::Total => self.budgets[&kind].created_at,
+        }
+    }
+
+    pub(crate) fn spent_of(&self, kind: Kind) -> i64 {
+        let start = self.period_start(kind);
+        let charges = self.charges.iter().filter(|(at, _)| *at >= start);
+        charges.map(|(_, cost)| cost).sum()
+    }
+
+    /// What calls hold of a budget and their risk, but for one of them.
+    fn running_of(&self, kind: Kind, but: Option<usize>) -> (i64, i64) {
+        let start = self.period_start(kind);
+        let holds = self.holds.iter().filter(|(id, _)| Some(**id) != but);
+        let counted = holds.map(|(_, hold)| hold.counted);
+        counted
+            .filter(|(at, _, _)| *at >= start)
+            .fold((0, 0), |(amounts, risks), (_, amount, risk)| {
+                (amounts + amount, risks + risk)
+            })
+    }
+
+    pub(crate) fn held_of_budget(&self, kind: Kind) -> i64 {
+        self.running_of(kind, None).0
+    }
+
+    /// Whether all hard budgets have room for a call that holds this instead of what it holds.
+    fn budgets_have_room(
+        &self,
+        call: Option<usize>,
+        amount: i64,
+        risk: i64,
+        overdraft: i64,
+    ) -> bool {
+        let hard = self.budgets.iter().filter(|(_, budget)| budget.hard);
+        hard.into_iter().all(|(kind, budget)| {
+            let (held, risks) = self.running_of(*kind, call);
+            let room = budget.amount - self.spent_of(*kind) - held;
+            let counted = call.map(|call| self.holds[&call].counted);
+            let before = counted.filter(|(at, _, _)| *at >= self.period_start(*kind));
+            let before = before.map_or(0, |(_, amount, _)| amount);
+            let raised = call.is_none() || amount > before;
+            (!raised || (room > before && room >= amount))
+                && risks + risk <= room - amount + overdraft
+        })
     }
 
     pub(crate) fn release(&mut self, call: usize) {
@@ -222,6 +305,7 @@ impl Model {
             owed -= part;
         }
         self.debt += owed;
+        self.charges.push((hold.counted.0, cost));
         self.spent += cost;
         self.last_charge = cost;
     }

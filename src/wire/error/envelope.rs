@@ -149,6 +149,7 @@ impl GatewayError {
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 unpaid.is_temporary.then_some(1)
             }
+            Self::BudgetExceeded(over) => over.is_temporary.then_some(1),
             Self::Overloaded
             | Self::RateLimitUnavailable
             | Self::BodyMemoryExhausted

@@ -88,6 +88,7 @@ impl GatewayError {
             Self::NoAccount { .. } => billing("no_account"),
             Self::InsufficientCredits(_) => billing("insufficient_credits"),
             Self::CreditsExpired { .. } => billing("credits_expired"),
+            Self::BudgetExceeded(_) => billing("budget_exceeded"),
             Self::TierUpgradeRequired { .. } => (
                 Status::FORBIDDEN,
                 "permission_error",

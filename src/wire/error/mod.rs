@@ -13,11 +13,13 @@ use crate::{
 
 mod envelope;
 mod messages;
+mod over_budget;
 mod overflow;
 mod unpaid;
 mod upstream;
 
 pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed};
+pub(crate) use over_budget::OverBudget;
 pub(crate) use unpaid::Unpaid;
 pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
@@ -75,6 +77,8 @@ pub enum GatewayError {
         unpaid: Box<Unpaid>,
         expired_at: String,
     },
+    #[error("{}", .0.message())]
+    BudgetExceeded(Box<OverBudget>),
     #[error("Retry in a moment: the account's credit cannot be reached just now.")]
     CreditUnavailable,
     #[error(
@@ -235,6 +239,11 @@ impl GatewayError {
                 "credits_expired",
                 code("payment_required"),
             ),
+            Self::BudgetExceeded(_) => (
+                Status::PAYMENT_REQUIRED,
+                "budget_exceeded",
+                code("payment_required"),
+            ),
             Self::CreditUnavailable => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",
@@ -386,6 +395,7 @@ impl GatewayError {
                 billing_url,
             } => json!({ "balance": balance, "billing_url": billing_url }),
             Self::InsufficientCredits(unpaid) => return unpaid.fields(),
+            Self::BudgetExceeded(over) => return over.fields(),
             Self::CreditsExpired { unpaid, expired_at } => {
                 let mut fields = unpaid.fields();
                 fields.insert("expired_at".into(), json!(expired_at));
@@ -420,6 +430,7 @@ impl GatewayError {
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 Some(unpaid.is_temporary)
             }
+            Self::BudgetExceeded(over) => Some(over.is_temporary),
             Self::NoAccount { .. } | Self::RateLimited(Refusal { wait_ms: None, .. }) => {
                 Some(false)
             }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 use crate::{
     conversations::{path_beside, probe},
-    db::sqlite::FileError,
+    db::sqlite::{FileError, schema::VERSION},
 };
 
 #[test]
@@ -141,7 +141,11 @@ async fn an_unwritable_folder_is_tried_again() {
     assert!(probe(&database).unwrap().ends_with("will be created"));
     let kept = conversations.store(record("a", "resp_1")).await;
     assert_eq!(kept.unwrap(), StoreOutcome::Stored);
-    assert!(probe(&database).unwrap().ends_with("exists (version 4)"));
+    assert!(
+        probe(&database)
+            .unwrap()
+            .ends_with(&format!("exists (version {VERSION})"))
+    );
 }
 
 #[tokio::test]
@@ -149,13 +153,18 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("t.db");
     let newer = Connection::open(path_beside(&database)).unwrap();
-    newer.pragma_update(None, "user_version", 7).unwrap();
+    newer
+        .pragma_update(None, "user_version", VERSION + 1)
+        .unwrap();
     drop(newer);
     let before = std::fs::read(path_beside(&database)).unwrap();
     let conversations = Conversations::beside(&database);
     let refused = conversations.find("a", "resp_1").await.unwrap_err();
-    let reason = "t.responses.db was made by another version of tollgate (schema version 7, this one uses 4)";
-    assert!(refused.to_string().ends_with(reason), "{refused}");
-    assert!(probe(&database).unwrap_err().ends_with(reason));
+    let reason = format!(
+        "t.responses.db was made by another version of tollgate (schema version {}, this one uses {VERSION})",
+        VERSION + 1
+    );
+    assert!(refused.to_string().ends_with(&reason), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(&reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
 }

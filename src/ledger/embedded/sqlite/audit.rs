@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::{
+    budgets::{Counting, spent_by_calls, stored_budgets},
     record::{COLUMNS, Record, framed},
     redo_pages::Pages,
 };
@@ -59,6 +60,7 @@ pub(crate) fn audit_entries(connection: &Connection, since: i64) -> rusqlite::Re
     if since == 0 {
         look.at_quiet_accounts()?;
         look.at_calls_stored_twice()?;
+        look.at_budgets()?;
     }
     look.at_what_is_left(&new)?;
     let Look { sums, audit, .. } = look;
@@ -184,6 +186,31 @@ impl Look<'_> {
                 let id = CallId(u64::try_from(record.id).unwrap_or(0));
                 let what = format!("call {id} is stored twice");
                 self.violation(record.account_id, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was spent of a budget must be the cost of its calls, as far as they are posted. Of an account whose history was
+    /// pruned, some of them may be gone.
+    fn at_budgets(&mut self) -> rusqlite::Result<()> {
+        let stored = stored_budgets(self.moment)?;
+        for counted in stored.into_values().flatten() {
+            let budget = &counted.budget;
+            let counting = Counting {
+                period: budget.period_at(counted.starts_at),
+                after_entry: 0,
+            };
+            let by_calls = spent_by_calls(self.moment, budget, &counting)?.nanos;
+            let pruned = "SELECT 1 FROM ledger_entries WHERE account_id = ?1 AND kind = 'opening'";
+            let mut pruned = self.moment.prepare_cached(pruned)?;
+            let is_pruned = pruned.exists([&budget.account_id])? && counted.spent > by_calls;
+            if counted.spent != by_calls && !is_pruned {
+                let what = format!(
+                    "{} nano-dollars were spent of budget {}, and its calls have cost {by_calls}",
+                    counted.spent, budget.id
+                );
+                self.violation(&budget.account_id, what);
             }
         }
         Ok(())

@@ -33,6 +33,10 @@ impl Database {
             directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
         }
+        drop(log);
+        for counted in self.budgets()?.into_values().flatten() {
+            directory.put_budget(counted);
+        }
         for project in self.projects()? {
             directory.put_project(project);
         }

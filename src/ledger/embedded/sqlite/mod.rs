@@ -14,6 +14,7 @@ use rusqlite::Connection;
 
 mod accounts;
 pub(crate) mod audit;
+pub(crate) mod budgets;
 pub(crate) mod calls;
 pub(crate) mod days;
 mod entries;

@@ -17,20 +17,20 @@ use crate::{
 
 /// Version, the first byte of every record. Increase it when [`Record`] changes, and keep reading earlier versions:
 /// a redo log may be left by an earlier version of the program.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
 /// In the order of [`Record::from_row`].
 pub(crate) const COLUMNS: &str = "id, entry_seq, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, admitted_at_ms, first_byte_at_ms, ended_at_ms, reserved_tokens, held_nano_usd,
     worst_case_nano_usd, input_pico_usd, cached_input_pico_usd, output_pico_usd, prompt_tokens, cached_tokens,
     cache_write_tokens, cache_write_1h_tokens, completion_tokens, reasoning_tokens, cost_nano_usd,
-    balance_after_nano_usd, provider_cost_nano_usd, detail, project_id, member_id";
+    balance_after_nano_usd, provider_cost_nano_usd, detail, project_id, member_id, held_at";
 
 /// Inserts a row of [`COLUMNS`].
 pub(crate) fn insert() -> String {
     format!(
         "INSERT INTO calls ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
-        ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)"
+        ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)"
     )
 }
 
@@ -92,6 +92,8 @@ pub(crate) struct Paid {
     pub cost: i64,
     /// The balance after it.
     pub after: i64,
+    /// When its credit was held, in seconds: this decides the period of budgets.
+    pub held_at: i64,
 }
 
 /// Record header: u32 length, then the sequence number as u64, little-endian.
@@ -147,6 +149,7 @@ impl<'a> Record<'a> {
                 reasoning: charged.usage.reasoning,
                 cost: charged.cost.nanos(),
                 after: charged.balance_after.nanos(),
+                held_at: charge.map_or(call.admitted_ms.div_euclid(1_000), |it| it.held_at),
             }),
             provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
             detail,
@@ -173,6 +176,7 @@ impl<'a> Record<'a> {
                 reasoning: row.get(25)?,
                 cost,
                 after: row.get(27)?,
+                held_at: row.get(32)?,
             }),
         };
         Ok(Self {
@@ -241,6 +245,7 @@ impl<'a> Record<'a> {
             self.detail,
             self.project_id,
             self.member_id,
+            paid.map(|paid| paid.held_at),
         ])?;
         Ok(())
     }
@@ -268,7 +273,7 @@ impl<'a> Record<'a> {
 
     /// Upper bound of the encoded length: ten bytes for each number or length.
     fn room(&self) -> usize {
-        const NUMBERS: usize = 40;
+        const NUMBERS: usize = 41;
         let texts = [
             self.request_id,
             self.account_id,
@@ -315,6 +320,15 @@ impl<'a> Record<'a> {
     /// Whether the call had steps of built-in tools.
     pub(crate) fn has_steps(&self) -> rusqlite::Result<bool> {
         Ok(!self.read_detail()?.steps.is_empty())
+    }
+
+    /// What the call was charged to.
+    pub(crate) fn payer(&self) -> Payer {
+        Payer {
+            key_id: self.key_id.to_owned(),
+            project_id: self.project_id.map(str::to_owned),
+            member_id: self.member_id.map(str::to_owned),
+        }
     }
 
     /// The change of the balance.

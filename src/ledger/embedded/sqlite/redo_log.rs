@@ -10,7 +10,7 @@ use std::{collections::HashMap, mem::take};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{
-    Database,
+    Database, budgets,
     calls::one,
     held_now::{self, HeldNow},
     record::{self, Record, number},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     base::{failpoint, fast_map::FastSet, money::NanoUsd, month::Month},
-    ledger::{Call, CallId, Charged, credit::Charge, detail::Detail},
+    ledger::{Call, CallId, Charged, budgets::Counted, credit::Charge, detail::Detail},
 };
 
 /// At least this many call IDs are remembered after posting, to recognize a call that is stored twice. That happens
@@ -87,6 +87,31 @@ impl RedoLog {
     pub(crate) fn debt_of(&self, account_id: &str) -> Option<NanoUsd> {
         self.unposted.debts.get(account_id).copied()
     }
+
+    /// Counts the calls of the log in budgets as they are stored.
+    pub(super) fn spend_of(
+        &mut self,
+        budgets: &mut HashMap<String, Vec<Counted>>,
+    ) -> rusqlite::Result<()> {
+        for framed in self.unposted.records() {
+            budgets::spend_record(budgets, &framed?.read()?);
+        }
+        for counted in budgets.values().flatten() {
+            self.unposted.put_spent(counted.spent());
+        }
+        Ok(())
+    }
+
+    /// When the period of a budget began and what was spent in it, if that differs from its row.
+    pub(super) fn spent_of(&self, id: &str) -> Option<(i64, i64)> {
+        let spent = self.unposted.spent.get(id)?;
+        Some((spent.starts_at, spent.nanos))
+    }
+
+    /// A budget was set or deleted, and its row with it.
+    pub(super) fn forget_budget(&mut self, id: &str) {
+        self.unposted.spent.remove(id);
+    }
 }
 
 impl Database {
@@ -128,6 +153,9 @@ impl Database {
         } = &mut *log;
         let bytes = pages.add(|bytes| record.write(bytes, seq))?;
         unposted.add(&record, bytes);
+        for spent in charge.into_iter().flat_map(|charge| &charge.budgets) {
+            unposted.put_spent(spent.clone());
+        }
         Ok(())
     }
 
@@ -230,6 +258,9 @@ impl Database {
         }
         for (account_id, debt) in &unposted.debts {
             self.set_debt(account_id, *debt)?;
+        }
+        for (id, spent) in &unposted.spent {
+            self.set_spent(id, spent)?;
         }
         set_last_posted(&self.connection, log.last_seq)
     }

@@ -7,10 +7,13 @@ use super::{
     days::Sums,
     record::{self, Framed, Record},
 };
-use crate::base::{
-    failpoint,
-    fast_map::{FastMap, FastSet},
-    money::NanoUsd,
+use crate::{
+    base::{
+        failpoint,
+        fast_map::{FastMap, FastSet},
+        money::NanoUsd,
+    },
+    ledger::budgets::Spent,
 };
 
 #[derive(Default)]
@@ -22,6 +25,8 @@ pub(crate) struct Unposted {
     /// What the calls have left of grants, and the debts of accounts after them.
     pub left: FastMap<Box<str>, NanoUsd>,
     pub debts: FastMap<Box<str>, NanoUsd>,
+    /// What was spent of budgets after them. Not in the log: it is computed again from the calls.
+    pub spent: FastMap<Box<str>, Spent>,
 }
 
 impl Unposted {
@@ -39,6 +44,13 @@ impl Unposted {
         }
         if let Some(debt) = record.debt {
             put(&mut self.debts, record.account_id, debt);
+        }
+    }
+
+    pub(crate) fn put_spent(&mut self, spent: Spent) {
+        match self.spent.get_mut(&*spent.budget.id) {
+            Some(before) => *before = spent,
+            None => drop(self.spent.insert(spent.budget.id.as_str().into(), spent)),
         }
     }
 

@@ -132,6 +132,8 @@ async fn a_call_stored_twice_counts_once() {
             debt: None,
             before: NanoUsd::default(),
             after: NanoUsd::default(),
+            held_at: 0,
+            budgets: Vec::new(),
         };
         Ok(database.insert_charged(&call, call.charged.unwrap(), &charge)?)
     });

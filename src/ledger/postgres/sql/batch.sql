@@ -54,6 +54,8 @@ DECLARE
     now_s bigint;
     present_id text;
     acc accounts;
+    -- The budgets above the calls of this batch.
+    counted budgets[] := '{}';
     is_changed boolean := false;
     result step_result;
     replies jsonb[] := '{}';
@@ -82,6 +84,10 @@ BEGIN
             AND (expires_at IS NULL OR expires_at > extract(epoch FROM clock_timestamp())));
     locked := ARRAY(SELECT accounts FROM accounts
         WHERE id = ANY (ARRAY(SELECT account_id FROM unnest(steps))) ORDER BY id COLLATE "C" FOR UPDATE);
+    -- Most accounts have none.
+    IF EXISTS (SELECT 1 FROM unnest(locked) WHERE has_budgets) THEN
+        counted := budgets_above(locked, steps);
+    END IF;
     now_s := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);
 
     FOREACH step IN ARRAY steps LOOP
@@ -108,10 +114,10 @@ BEGIN
 
         is_key_active := step.key_id IS NOT NULL AND present_id || ' ' || step.key_id = ANY (active_keys);
         result := CASE
-            WHEN step.renew THEN renew_hold(acc, step, batch)
-            WHEN step.kind = 'hold' THEN place_hold(acc, step, batch, is_key_active)
-            WHEN step.kind = 'extend' THEN extend_hold(acc, step, batch, is_key_active)
-            ELSE end_call(acc, step)
+            WHEN step.renew THEN renew_hold(acc, counted, step, batch)
+            WHEN step.kind = 'hold' THEN place_hold(acc, counted, step, batch, is_key_active)
+            WHEN step.kind = 'extend' THEN extend_hold(acc, counted, step, batch, is_key_active)
+            ELSE end_call(acc, counted, step)
         END;
         replies := array_append(replies, result.reply);
         IF result.new_call IS NOT NULL THEN
@@ -121,6 +127,7 @@ BEGIN
         END IF;
         IF (result.account).id IS NOT NULL AND NOT result.reply ? 'refusal' THEN
             acc := result.account;
+            counted := coalesce(result.budgets, counted);
             is_changed := true;
         END IF;
     END LOOP;
@@ -133,6 +140,9 @@ BEGIN
             held_nano_usd = new.held_nano_usd, exposure_nano_usd = new.exposure_nano_usd,
             lapsed_at = new.lapsed_at, latest_at = new.latest_at
         FROM unnest(new_accounts) AS new WHERE accounts.id = new.id;
+    END IF;
+    IF cardinality(counted) > 0 THEN
+        PERFORM write_budgets(counted);
     END IF;
     IF cardinality(new_holds) > 0 THEN
         INSERT INTO holds SELECT * FROM unnest(new_holds);

@@ -1,13 +1,17 @@
 -- Charges, releases and reversals: the steps that end a call.
 
 -- Charges a call: paid from its hold, then from credit that is not held; the rest becomes debt.
-CREATE OR REPLACE FUNCTION charge_call(acc accounts, hold holds, step batch_step) RETURNS step_result
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION charge_call(
+    acc accounts, counted budgets[], hold holds, step batch_step
+) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     result step_result;
     cost bigint := (step.call ->> 'cost_nano_usd')::bigint;
     balance bigint;
     owed bigint := cost;
+    -- Without a hold, budgets count the call where it was admitted.
+    held_at bigint := coalesce(hold.held_at,
+        least((step.call ->> 'admitted_at_ms')::bigint / 1000, acc.latest_at));
     fund fund;
     part grant_part;
     paid grant_part[] := '{}';
@@ -40,11 +44,12 @@ BEGIN
     result.account := acc;
     -- Drawn while the account is locked, so that its entries are in order.
     result.new_call := step.call || jsonb_build_object('entry_seq', nextval('entry_seqs'),
-        'balance_after_nano_usd', balance,
+        'balance_after_nano_usd', balance, 'held_at', held_at,
         'detail', coalesce(step.call -> 'detail', '{}') || jsonb_build_object('paid', to_jsonb(paid)));
     IF step.idempotency_key IS NOT NULL THEN
         PERFORM store_idempotent_response(step);
     END IF;
+    result.budgets := spend(counted, acc.id, step.call, held_at, cost);
     result.reply := jsonb_build_object('balance_before_nano_usd', balance + cost,
         'balance_after_nano_usd', balance, 'is_late', hold.id IS NULL);
     RETURN result;
@@ -79,8 +84,9 @@ END $$;
 
 -- Takes back the charge of a call whose caller got an error. The charge moves to `ledger_entries`, because the call's
 -- row has it no longer.
-CREATE OR REPLACE FUNCTION reverse_charge(acc accounts, ended calls, step batch_step) RETURNS step_result
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION reverse_charge(
+    acc accounts, counted budgets[], ended calls, step batch_step
+) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     never constant bigint := 9223372036854775807;
     result step_result;
@@ -105,7 +111,8 @@ BEGIN
             acc.funds[at].remaining_nano_usd := acc.funds[at].remaining_nano_usd + part.amount_nano_usd;
         END IF;
     END LOOP;
-    UPDATE calls SET entry_seq = NULL, outcome = step.call ->> 'outcome', failure = step.call ->> 'failure',
+    result.budgets := spend(counted, acc.id, step.call, ended.held_at, -ended.cost_nano_usd);
+    UPDATE calls SET entry_seq = NULL, held_at = NULL, outcome = step.call ->> 'outcome', failure = step.call ->> 'failure',
         prompt_tokens = NULL, cached_tokens = NULL, cache_write_tokens = NULL, cache_write_1h_tokens = NULL,
         completion_tokens = NULL, reasoning_tokens = NULL, cost_nano_usd = NULL, balance_after_nano_usd = NULL,
         detail = nullif(detail - 'paid', '{}')
@@ -131,7 +138,9 @@ BEGIN
 END $$;
 
 -- Ends a call: releases its hold, and charges or stores it.
-CREATE OR REPLACE FUNCTION end_call(acc accounts, step batch_step) RETURNS step_result LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION end_call(
+    acc accounts, counted budgets[], step batch_step
+) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     result step_result;
     hold holds;
@@ -146,12 +155,13 @@ BEGIN
     DELETE FROM holds WHERE id = step.call_id RETURNING * INTO hold;
     IF FOUND THEN
         acc := release_credit(acc, hold);
+        counted := give_back(counted, hold);
     ELSIF step.kind <> 'cancel' THEN
         -- A call that has ended has a row. Without a row and without a hold, the hold was lost by a crash of the server
         -- or an expired lease, and the call ends all the same.
         SELECT * INTO ended FROM calls WHERE id = step.call_id;
         IF FOUND AND ended.cost_nano_usd IS NOT NULL AND step.kind = 'release' THEN
-            RETURN reverse_charge(acc, ended, step);
+            RETURN reverse_charge(acc, counted, ended, step);
         ELSIF FOUND THEN
             result.account := acc;
             result.reply := CASE WHEN ended.cost_nano_usd IS NULL THEN '{"refusal": "hold"}'
@@ -162,9 +172,10 @@ BEGIN
         END IF;
     END IF;
     IF step.kind = 'charge' THEN
-        RETURN charge_call(acc, hold, step);
+        RETURN charge_call(acc, counted, hold, step);
     END IF;
     result.account := acc;
+    result.budgets := counted;
     result.reply := '{}';
     IF step.kind = 'release' THEN
         result.new_call := step.call;

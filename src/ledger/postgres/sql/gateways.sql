@@ -66,6 +66,7 @@ BEGIN
             RETURNING *
         LOOP
             acc := release_credit(acc, dead);
+            PERFORM give_back_dead(dead);
             released := released + 1;
         END LOOP;
         PERFORM write_credit(acc);

@@ -51,19 +51,22 @@ BEGIN
     acc.exposure_nano_usd := acc.exposure_nano_usd + p_risk - hold.risk_nano_usd;
     hold.amount_nano_usd := p_amount;
     hold.risk_nano_usd := p_risk;
+    hold.counted_nano_usd := p_amount;
+    hold.counted_risk_nano_usd := p_risk;
     result.account := acc;
     result.new_hold := hold;
     RETURN result;
 END $$;
 
 CREATE OR REPLACE FUNCTION place_hold(
-    acc accounts, step batch_step, batch batch_context, is_key_active boolean
+    acc accounts, counted budgets[], step batch_step, batch batch_context, is_key_active boolean
 ) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     never constant bigint := 9223372036854775807;
     result step_result;
     hold holds;
     credit credit_sums;
+    taken step_result;
     risk bigint := greatest(step.worst_case_nano_usd - step.amount_nano_usd, 0);
 BEGIN
     result.account := acc;
@@ -96,20 +99,30 @@ BEGIN
     hold := ROW(step.call_id, acc.id, batch.slot, batch.epoch, 0, 0,
         CASE WHEN step.renew THEN least(step.admitted_at, acc.latest_at) ELSE acc.latest_at END,
         '{}'::grant_part[], step.model, step.reservations, step.idempotency_key, step.request_hash, step.key_id,
-        step.project_id, step.member_id);
+        step.project_id, step.member_id, NULL, 0, 0);
+    taken := take_of_budgets(counted, hold, step.amount_nano_usd, risk, hold.admitted_at, step.overdraft_nano_usd);
+    IF taken.reply IS NOT NULL THEN
+        result.reply := taken.reply;
+        RETURN result;
+    END IF;
+    hold.held_at := hold.admitted_at;
     result := raise_hold(acc, hold, step.amount_nano_usd, risk);
+    result.budgets := taken.budgets;
     result.reply := jsonb_build_object('expires_at', credit.next_expiry_at);
     RETURN result;
 END $$;
 
--- Raises the hold of a running call; the amount never decreases.
+-- Raises the hold of a running call; the amount never decreases. In budgets the whole call counts from now on in the
+-- present period.
 CREATE OR REPLACE FUNCTION extend_hold(
-    acc accounts, step batch_step, batch batch_context, is_key_active boolean
+    acc accounts, counted budgets[], step batch_step, batch batch_context, is_key_active boolean
 ) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     result step_result;
     hold holds;
+    held_at bigint;
     credit credit_sums;
+    taken step_result;
     amount bigint;
     missing bigint;
     risk bigint;
@@ -131,12 +144,21 @@ BEGIN
         result.reply := shortage(acc, credit);
         RETURN result;
     END IF;
+    held_at := CASE WHEN step.renew THEN hold.held_at ELSE acc.latest_at END;
+    taken := take_of_budgets(counted, hold, amount, risk, held_at, step.overdraft_nano_usd);
+    IF taken.reply IS NOT NULL THEN
+        result.reply := taken.reply;
+        RETURN result;
+    END IF;
+    hold.held_at := held_at;
     result := raise_hold(acc, hold, amount, risk);
     hold := result.new_hold;
     UPDATE holds SET amount_nano_usd = hold.amount_nano_usd, risk_nano_usd = hold.risk_nano_usd,
-        parts = hold.parts, reservations = step.reservations
+        parts = hold.parts, reservations = step.reservations, held_at = hold.held_at,
+        counted_nano_usd = hold.counted_nano_usd, counted_risk_nano_usd = hold.counted_risk_nano_usd
     WHERE id = step.call_id;
     result.new_hold := NULL;
+    result.budgets := taken.budgets;
     result.reply := '{}';
     RETURN result;
 END $$;
@@ -144,7 +166,7 @@ END $$;
 -- The gateway reports that this call is running. If its hold exists, the present lease takes it over and it is raised
 -- to the acknowledged amount; if it is gone it is placed again, unless the call has ended meanwhile.
 CREATE OR REPLACE FUNCTION renew_hold(
-    acc accounts, step batch_step, batch batch_context
+    acc accounts, counted budgets[], step batch_step, batch batch_context
 ) RETURNS step_result LANGUAGE plpgsql AS $$
 DECLARE
     result step_result;
@@ -153,12 +175,12 @@ BEGIN
         IF batch.is_alive THEN
             UPDATE holds SET slot = batch.slot, epoch = batch.epoch WHERE id = step.call_id;
         END IF;
-        RETURN extend_hold(acc, step, batch, true);
+        RETURN extend_hold(acc, counted, step, batch, true);
     END IF;
     IF EXISTS (SELECT 1 FROM calls WHERE id = step.call_id) THEN
         result.account := acc;
         result.reply := '{"refusal": "hold"}';
         RETURN result;
     END IF;
-    RETURN place_hold(acc, step, batch, true);
+    RETURN place_hold(acc, counted, step, batch, true);
 END $$;

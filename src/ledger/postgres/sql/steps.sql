@@ -43,5 +43,7 @@ CREATE TYPE step_result AS (
     account  accounts,
     reply    jsonb,
     new_hold holds,
-    new_call jsonb
+    new_call jsonb,
+    -- The budgets of the batch as they are afterwards; NULL if the step has not changed them.
+    budgets  budgets[]
 );

@@ -46,6 +46,8 @@ CREATE TABLE accounts (
     exposure_nano_usd bigint NOT NULL DEFAULT 0 CHECK (exposure_nano_usd >= 0),
     -- When an expiry left the account without credit; NULL after the next grant.
     lapsed_at  bigint,
+    -- Whether there are budgets to look at.
+    has_budgets boolean NOT NULL DEFAULT false,
     -- The latest time that was used: a clock that is set back does not revive expired credit.
     latest_at  bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
@@ -86,6 +88,35 @@ CREATE TABLE api_keys (
 -- The keys of an account, page by page; and those that count against its maximum.
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);
 CREATE INDEX api_keys_live ON api_keys (account_id, created_at, id) WHERE state <> 'deleted';
+
+-- How much an account, a project, a member or a key may spend in a period. Changed only while the account is locked.
+CREATE TABLE budgets (
+    id              text PRIMARY KEY,
+    account_id      text NOT NULL REFERENCES accounts (id),
+    scope           text NOT NULL CHECK (scope IN ('account', 'project', 'member', 'key')),
+    -- The account, project, member or key; `default` is the default project.
+    scope_id        text NOT NULL,
+    name            text NOT NULL,
+    amount_nano_usd bigint NOT NULL CHECK (amount_nano_usd > 0),
+    period          text NOT NULL CHECK (period IN ('day', 'week', 'month', 'total')),
+    timezone        text NOT NULL,
+    -- The first day of the week (1 Monday to 7 Sunday) or of the month.
+    anchor          bigint,
+    -- Refuses calls; a soft budget only alerts.
+    hard            boolean NOT NULL,
+    -- JSON: the percentages at which people are told.
+    thresholds      text NOT NULL,
+    created_at      bigint NOT NULL,
+    -- The period that was last used; the greatest number stands for no end.
+    period_start    bigint NOT NULL,
+    period_end      bigint NOT NULL,
+    -- Of the calls below it whose `held_at` is in that period: the costs of those that were charged, and the holds of
+    -- those that run.
+    spent_nano_usd    bigint NOT NULL,
+    held_nano_usd     bigint NOT NULL,
+    exposure_nano_usd bigint NOT NULL,
+    UNIQUE (account_id, scope, scope_id, period)
+) WITH (fillfactor = 70);
 
 -- Grants as they were given. What is left of them is stored with the account.
 CREATE TABLE credit_grants (
@@ -149,7 +180,11 @@ CREATE TABLE holds (
     -- What the call is charged to beside the account: see `calls`.
     key_id          text,
     project_id      text,
-    member_id       text
+    member_id       text,
+    -- What budgets count, and since when: this decides the period. More may be held of grants that have expired.
+    held_at             bigint NOT NULL,
+    counted_nano_usd    bigint NOT NULL,
+    counted_risk_nano_usd bigint NOT NULL
 ) WITH (fillfactor = 70);
 CREATE INDEX holds_by_gateway ON holds (slot, epoch);
 CREATE INDEX holds_by_account ON holds (account_id);
@@ -199,6 +234,8 @@ CREATE TABLE calls (
     reasoning_tokens       bigint,
     cost_nano_usd          bigint,
     balance_after_nano_usd bigint,
+    -- When its credit was held, or last raised, in seconds: decides in which period budgets count it.
+    held_at                bigint,
     -- What the provider charges the operator; NULL if its prices are not configured.
     provider_cost_nano_usd bigint,
     -- What few calls have: failed `attempts`, `steps` of built-in tools, a hybrid's `decision`, the coding `agent` that

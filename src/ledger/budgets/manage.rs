@@ -1,0 +1,89 @@
+//! Budgets are set, removed and read.
+
+use super::{Budget, BudgetScope, BudgetState, Period, Schedule};
+use crate::{
+    base::{keys::random_id, money::NanoUsd},
+    ledger::{Caller, Ledger, LedgerError},
+};
+
+/// A budget to set. It replaces the one that stands at the same place for the same kind of period.
+#[derive(Clone, Debug)]
+pub(crate) struct BudgetChange {
+    pub account_id: String,
+    pub scope: BudgetScope,
+    /// The account, project, member or key.
+    pub scope_id: String,
+    pub name: String,
+    pub amount: NanoUsd,
+    pub schedule: Schedule,
+    pub hard: bool,
+    pub thresholds: Vec<u8>,
+}
+
+impl BudgetChange {
+    /// The budget to store, in place of `earlier`. It keeps its ID and, for totals, the time since when it counts.
+    pub(in crate::ledger) fn over(self, earlier: Option<&Budget>, now: i64) -> Budget {
+        Budget {
+            id: earlier.map_or_else(|| random_id("budget_"), |earlier| earlier.id.clone()),
+            created_at: earlier.map_or(now, |earlier| earlier.created_at),
+            account_id: self.account_id,
+            scope: self.scope,
+            scope_id: self.scope_id,
+            name: self.name,
+            amount: self.amount,
+            schedule: self.schedule,
+            hard: self.hard,
+            thresholds: self.thresholds,
+        }
+    }
+
+    pub(in crate::ledger) fn period(&self) -> Period {
+        self.schedule.period()
+    }
+}
+
+impl Ledger {
+    /// Sets a budget, for the next hold on. It counts what was charged and is held in its present period already.
+    pub(crate) async fn set_budget(
+        &self,
+        change: BudgetChange,
+    ) -> Result<BudgetState, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.set_budget(change).await,
+            Self::Shared(ledger) => ledger.set_budget(change).await,
+        }
+    }
+
+    pub(crate) async fn remove_budget(&self, id: &str) -> Result<Budget, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.remove_budget(id).await,
+            Self::Shared(ledger) => ledger.remove_budget(id).await,
+        }
+    }
+
+    /// The account's budgets: that of the account first, then those of projects, members and keys.
+    pub(crate) async fn budgets(&self, account_id: &str) -> Result<Vec<BudgetState>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.budgets(account_id),
+            Self::Shared(ledger) => ledger.budgets(account_id).await,
+        }
+    }
+
+    /// The budgets above the calls of this caller's key.
+    pub(crate) async fn budgets_above(
+        &self,
+        caller: &Caller,
+    ) -> Result<Vec<BudgetState>, LedgerError> {
+        let mut budgets = self.budgets(&caller.account_id).await?;
+        budgets.retain(|state| state.budget.is_above(&caller.payer));
+        Ok(budgets)
+    }
+
+    /// A page of all budgets of which something was spent lately, for alerts.
+    pub(crate) async fn budgets_in_use(&self) -> Result<Vec<BudgetState>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.all_budgets()),
+            Self::Shared(ledger) => ledger.all_budgets().await,
+        }
+    }
+}

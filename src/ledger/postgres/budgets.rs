@@ -1,0 +1,158 @@
+//! Budgets of the shared ledger.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_postgres::types::Type;
+
+use super::{Shared, admin::missing, record::unreadable};
+use crate::{
+    base::money::NanoUsd,
+    db::postgres::{Error, storable},
+    ledger::{
+        LedgerError,
+        budgets::{
+            Bounds, Budget, BudgetChange, BudgetScope, BudgetState, MAX_BUDGETS, Period, Schedule,
+            in_order,
+        },
+    },
+};
+
+/// A row of `budgets`.
+#[derive(Deserialize)]
+struct Stored {
+    id: String,
+    account_id: String,
+    scope: BudgetScope,
+    scope_id: String,
+    name: String,
+    amount_nano_usd: i64,
+    period: Period,
+    timezone: String,
+    anchor: Option<i64>,
+    hard: bool,
+    thresholds: String,
+    created_at: i64,
+    period_start: i64,
+    period_end: i64,
+    spent_nano_usd: i64,
+    held_nano_usd: i64,
+}
+
+impl Shared {
+    /// Sums up the calls of the present period first, because the account is locked while a budget is set.
+    pub(crate) async fn set_budget(
+        &self,
+        change: BudgetChange,
+    ) -> Result<BudgetState, LedgerError> {
+        let (account_id, scope_id) = (change.account_id.clone(), change.scope_id.clone());
+        let scope = change.scope.as_str();
+        let rules = storable::json(&rules(change.over(None, 0)).to_string()).into_owned();
+        let now = self.inner.clock.manual_now();
+        let parameters = [(&rules as _, Type::TEXT), (&now as _, Type::INT8)];
+        let summed = "SELECT sum_up_budget($1::jsonb, $2)::text";
+        let summed: Option<String> = self.inner.pool.query_one(summed, &parameters).await?;
+        let summed = summed.unwrap_or_else(|| "{}".to_owned());
+        let most = i32::try_from(MAX_BUDGETS).unwrap_or(i32::MAX);
+        let parameters = [
+            (&rules as _, Type::TEXT),
+            (&now as _, Type::INT8),
+            (&summed as _, Type::TEXT),
+            (&most as _, Type::INT4),
+        ];
+        let set = "SELECT set_budget($1::jsonb, $2, $3::jsonb, $4)::text";
+        let set: String = self.inner.pool.query_one(set, &parameters).await?;
+        let set: Value = serde_json::from_str(&set).map_err(|_| unreadable("a budget"))?;
+        match set.get("refusal").and_then(Value::as_str) {
+            Some("account") => Err(missing("account", &account_id)),
+            Some("too many") => Err(LedgerError::TooManyBudgets),
+            Some(_) => Err(missing(scope, &scope_id)),
+            None => Ok(read(set)?),
+        }
+    }
+
+    pub(crate) async fn remove_budget(&self, id: &str) -> Result<Budget, LedgerError> {
+        let query = "SELECT remove_budget($1)::text";
+        let removed: Option<String> = self
+            .inner
+            .pool
+            .query_one(query, &[(&id, Type::TEXT)])
+            .await?;
+        let removed = removed.ok_or_else(|| missing("budget", id))?;
+        let removed = serde_json::from_str(&removed).map_err(|_| unreadable("a budget"))?;
+        Ok(Arc::unwrap_or_clone(read(removed)?.budget))
+    }
+
+    pub(crate) async fn budgets(&self, account_id: &str) -> Result<Vec<BudgetState>, LedgerError> {
+        self.account(account_id).await?;
+        self.present_budgets(Some(account_id)).await
+    }
+
+    /// The budgets of all accounts.
+    pub(crate) async fn all_budgets(&self) -> Result<Vec<BudgetState>, LedgerError> {
+        self.present_budgets(None).await
+    }
+
+    async fn present_budgets(
+        &self,
+        account_id: Option<&str>,
+    ) -> Result<Vec<BudgetState>, LedgerError> {
+        let now = self.inner.clock.manual_now();
+        let parameters = [(&account_id as _, Type::TEXT), (&now as _, Type::INT8)];
+        let query = "SELECT present_budgets($1, $2)::text";
+        let found: String = self.inner.pool.query_one(query, &parameters).await?;
+        let found: Vec<Value> = serde_json::from_str(&found).map_err(|_| unreadable("budgets"))?;
+        let mut states = found
+            .into_iter()
+            .map(read)
+            .collect::<Result<Vec<_>, Error>>()?;
+        states.sort_by(|one, other| in_order(&one.budget, &other.budget));
+        Ok(states)
+    }
+}
+
+/// The rules as the database reads them.
+fn rules(budget: Budget) -> Value {
+    let schedule = &budget.schedule;
+    json!({
+        "id": budget.id,
+        "account_id": budget.account_id,
+        "scope": budget.scope.as_str(),
+        "scope_id": budget.scope_id,
+        "name": budget.name,
+        "amount_nano_usd": budget.amount.nanos(),
+        "period": schedule.period().as_str(),
+        "timezone": schedule.timezone(),
+        "anchor": schedule.has_anchor().then(|| schedule.anchor()),
+        "hard": budget.hard,
+        "thresholds": Value::from(budget.thresholds).to_string(),
+    })
+}
+
+fn read(stored: Value) -> Result<BudgetState, Error> {
+    let stored: Stored = serde_json::from_value(stored).map_err(|_| unreadable("a budget"))?;
+    let schedule = Schedule::new(stored.period, Some(&stored.timezone), stored.anchor);
+    let budget = Budget {
+        id: stored.id,
+        account_id: stored.account_id,
+        scope: stored.scope,
+        scope_id: stored.scope_id,
+        name: stored.name,
+        amount: NanoUsd::new(stored.amount_nano_usd),
+        schedule: schedule.map_err(|_| unreadable("a time zone"))?,
+        hard: stored.hard,
+        thresholds: serde_json::from_str(&stored.thresholds)
+            .map_err(|_| unreadable("thresholds"))?,
+        created_at: stored.created_at,
+    };
+    Ok(BudgetState {
+        budget: Arc::new(budget),
+        period: Bounds {
+            starts_at: stored.period_start,
+            ends_at: Some(stored.period_end).filter(|at| *at != i64::MAX),
+        },
+        spent: NanoUsd::new(stored.spent_nano_usd),
+        held: NanoUsd::new(stored.held_nano_usd),
+    })
+}
