@@ -19,6 +19,8 @@ pub enum AlertKind {
     BalanceLow,
     /// A grant that is not used up expires soon.
     CreditExpiring,
+    /// A share of a budget was spent that people want to know of.
+    BudgetReached,
     /// The circuit of a deployment is open, because requests to it failed.
     UpstreamFailing,
     /// A provider refuses the operator's key, account or model name.
@@ -34,9 +36,10 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::BalanceLow,
         Self::CreditExpiring,
+        Self::BudgetReached,
         Self::UpstreamFailing,
         Self::UpstreamRefuses,
         Self::StreamUnbilled,
@@ -49,6 +52,7 @@ impl AlertKind {
         match self {
             Self::BalanceLow => "balance.low",
             Self::CreditExpiring => "credit.expiring",
+            Self::BudgetReached => "budget.reached",
             Self::UpstreamFailing => "upstream.failing",
             Self::UpstreamRefuses => "upstream.refuses",
             Self::StreamUnbilled => "stream.unbilled",

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 mod audit;
 mod backup;
+mod budget_commands;
 mod check;
 mod demo;
 mod dev;
@@ -26,6 +27,7 @@ mod store_option;
 mod table;
 mod telemetry;
 
+use budget_commands::BudgetCommand;
 use operator_commands::{
     AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, ProjectCommand,
     SecretCommand, Target,
@@ -76,6 +78,13 @@ enum Command {
         target: Target,
         #[command(subcommand)]
         command: ProjectCommand,
+    },
+    /// Set, list and remove budgets of accounts, projects, members and keys
+    Budget {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: BudgetCommand,
     },
     /// Grant credit to an account; list its grants
     Credit {
@@ -174,6 +183,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Account { target, command } => operator_commands::account(&target, command).await,
         Command::Key { target, command } => operator_commands::key(&target, command).await,
         Command::Project { target, command } => operator_commands::project(&target, command).await,
+        Command::Budget { target, command } => budget_commands::budget(&target, command).await,
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
         Command::Limit { target, command } => operator_commands::limit(&target, command).await,
         Command::Request { target, id } => operator_commands::request(&target, &id).await,

@@ -471,7 +471,7 @@ impl Target {
 }
 
 /// Sends one request and prints the response.
-async fn send(
+pub(super) async fn send(
     target: &Target,
     method: Method,
     path: &str,
@@ -491,7 +491,7 @@ fn print(target: &Target, response: &Value) {
 }
 
 /// Escapes an ID, which may be any text, as one segment of a path.
-fn segment(id: &str) -> String {
+pub(super) fn segment(id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     id.bytes()
         .map(|byte| {

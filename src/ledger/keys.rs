@@ -3,7 +3,7 @@
 //! Requests need only live keys, which are active or disabled. Deleted ones stay in the store, because the history
 //! refers to them, but not in memory.
 
-use super::{Key, KeyChange, KeyState, Ledger, LedgerError, NewKey, pages::has_nul};
+use super::{BudgetScope, Key, KeyChange, KeyState, Ledger, LedgerError, NewKey, pages::has_nul};
 use crate::base::keys::ApiKey;
 
 /// Default for the most live keys of an account: more than one of many people and services needs.
@@ -59,10 +59,15 @@ impl Ledger {
 
     /// Changes the state of a key; a deleted key stays deleted.
     pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
-        match self {
-            Self::Embedded(ledger) => ledger.set_key_state(id, state).await,
-            Self::Shared(ledger) => ledger.set_key_state(id, state).await,
+        let key = match self {
+            Self::Embedded(ledger) => ledger.set_key_state(id, state).await?,
+            Self::Shared(ledger) => ledger.set_key_state(id, state).await?,
+        };
+        if state == KeyState::Deleted {
+            self.remove_budgets_of(&key.account_id, BudgetScope::Key, id)
+                .await;
         }
+        Ok(key)
     }
 
     /// Changes the name, the project or the terms of a live key, for its next call on.

@@ -1,7 +1,7 @@
 //! Projects: what the keys of an account belong to. Keys that name none belong to the default project, which is part of
 //! every account and has no row.
 
-use super::{Ledger, LedgerError};
+use super::{BudgetScope, Ledger, LedgerError};
 use crate::base::keys::random_id;
 
 /// A project of an account.
@@ -47,10 +47,13 @@ impl Ledger {
 
     /// Archives a project, unless live keys belong to it. Its calls stay its own.
     pub(crate) async fn archive_project(&self, id: &str) -> Result<Project, LedgerError> {
-        match self {
-            Self::Embedded(ledger) => ledger.archive_project(id).await,
-            Self::Shared(ledger) => ledger.archive_project(id).await,
-        }
+        let project = match self {
+            Self::Embedded(ledger) => ledger.archive_project(id).await?,
+            Self::Shared(ledger) => ledger.archive_project(id).await?,
+        };
+        self.remove_budgets_of(&project.account_id, BudgetScope::Project, id)
+            .await;
+        Ok(project)
     }
 
     /// The account's projects, oldest first, archived ones too.

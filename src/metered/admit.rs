@@ -431,6 +431,7 @@ fn over_budget(
     let Some(budget) = budgets.into_iter().next() else {
         return GatewayError::CreditUnavailable;
     };
+    gateway.metrics.over_budget(budget.scope.as_str());
     GatewayError::BudgetExceeded(Box::new(OverBudget {
         scope: budget.scope.as_str(),
         scope_id: budget.scope_id,

@@ -87,6 +87,11 @@ impl From<ActionError> for PortalError {
             | ActionError::KeyName
             | ActionError::ProjectName
             | ActionError::Amount
+            | ActionError::BudgetAmount
+            | ActionError::BudgetPlace(_)
+            | ActionError::BudgetName
+            | ActionError::BudgetThresholds
+            | ActionError::Schedule(_)
             | ActionError::ZeroCeiling(_)
             | ActionError::Oneself
             | ActionError::Backoffice(BackofficeError::EmailTaken)

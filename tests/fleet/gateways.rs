@@ -280,6 +280,12 @@ impl Fleet {
         let amount = json!({ "amount": dollars });
         self.operate(0, Method::POST, &grants, amount).await;
         (account.key_id, account.key) = self.new_key(&account).await;
+        // Audits compare what was spent of it with its calls.
+        let budget = json!({
+            "account": account.id, "scope": "account", "amount": "1000000", "period": "day",
+        });
+        self.operate(0, Method::PUT, "/operator/budgets", budget)
+            .await;
         account
     }
 

@@ -20,6 +20,7 @@ mod gateways;
 mod load;
 
 mod agreement;
+mod budgets;
 mod crowds;
 mod gateway_deaths;
 mod hostile;

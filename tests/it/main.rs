@@ -157,6 +157,7 @@ mod retries_kill;
 mod retries_left;
 mod retries_resume;
 mod router_calibrate;
+mod spending_budgets;
 mod sql_questions;
 mod sql_readers;
 mod tools_chain;

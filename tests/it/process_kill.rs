@@ -90,6 +90,14 @@ impl KillableGateway {
             .operate(&alive, "POST", &format!("{path}/keys"), name)
             .await;
         gateway.key = key["key"].as_str().unwrap().to_owned();
+        // Audits compare what was spent of it with its calls.
+        let budget = json!({
+            "account": gateway.account_id, "scope": "key", "id": key["id"],
+            "amount": (CREDIT_NANOS / 1_000_000_000).to_string(), "period": "day",
+        });
+        gateway
+            .operate(&alive, "PUT", "/operator/budgets", budget)
+            .await;
         assert_eq!(alive.process.terminated().await.code, Some(0));
         gateway
     }

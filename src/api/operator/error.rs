@@ -8,7 +8,7 @@ use axum::{
 use crate::{
     backoffice::BackofficeError,
     gateway::actions::ActionError,
-    ledger::LedgerError,
+    ledger::{BadSchedule, LedgerError},
     wire::error::{Cause, Envelope, GatewayError},
 };
 
@@ -46,6 +46,32 @@ impl From<ActionError> for OperatorError {
             ActionError::Amount => Self::invalid(
                 "amount",
                 "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".",
+            ),
+            ActionError::BudgetAmount => Self::invalid(
+                "amount",
+                "`amount` must be more than zero and at most 1000000000 US dollars.",
+            ),
+            ActionError::BudgetPlace(scope) => Self::invalid(
+                "id",
+                format!("`id` is missing: it names the {scope} that the budget is for."),
+            ),
+            ActionError::BudgetName => {
+                Self::invalid("name", "`name` must have 1 to 100 characters.")
+            }
+            ActionError::BudgetThresholds => Self::invalid(
+                "thresholds",
+                "`thresholds` must be at most ten whole percentages from 1 to 100.",
+            ),
+            ActionError::Schedule(BadSchedule::Timezone(zone)) => Self::invalid(
+                "timezone",
+                format!(
+                    "`timezone` is `{zone}`, which is not a name of the IANA database, e.g. \"Europe/Berlin\"."
+                ),
+            ),
+            ActionError::Schedule(BadSchedule::Anchor) => Self::invalid(
+                "anchor",
+                "`anchor` must be the first day of the week (1 Monday to 7 Sunday) or of the month (1 to 28); days and \
+                 totals have none.",
             ),
             ActionError::ZeroCeiling(name) => Self::invalid(
                 name,

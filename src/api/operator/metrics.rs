@@ -31,6 +31,7 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         violations: gateway.ledger.violations(),
         limits_ready: gateway.limiter.is_ready(),
         alerts: gateway.alerts.open_counts(),
+        used_up_budgets: gateway.alerts.used_up_budgets(),
     };
     let text = gateway.metrics.text(gateway.ledger.health(), &now);
     ([(header::CONTENT_TYPE, FORMAT)], text).into_response()

@@ -19,6 +19,7 @@ mod alerts;
 mod analytics;
 mod audit;
 mod body;
+mod budgets;
 mod error;
 mod key_terms;
 mod keys;
@@ -68,6 +69,9 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             "/operator/accounts/{id}/projects",
             post(projects::create).get(projects::list),
         )
+        .route("/operator/budgets", put(budgets::set))
+        .route("/operator/budgets/{id}", delete(budgets::remove))
+        .route("/operator/accounts/{id}/budgets", get(budgets::list))
         .route(
             "/operator/projects/{id}",
             patch(projects::rename).delete(projects::archive),

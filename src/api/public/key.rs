@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::{
     api::{Json, extract::Authenticated},
-    base::timestamp,
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{DEFAULT_PROJECT, Key},
+    ledger::{BudgetState, DEFAULT_PROJECT, Key},
     wire::error::GatewayError,
 };
 
@@ -28,6 +28,7 @@ struct KeyObject<'a> {
     /// `null`: all models that the account may call.
     models: Option<&'a [String]>,
     limits: Limits,
+    budgets: Vec<BudgetObject>,
 }
 
 #[derive(Serialize)]
@@ -43,6 +44,43 @@ struct Limits {
     tpm: Option<u32>,
 }
 
+/// A budget above the calls of the key.
+#[derive(Serialize)]
+struct BudgetObject {
+    id: String,
+    scope: &'static str,
+    name: String,
+    amount: NanoUsd,
+    period: &'static str,
+    timezone: String,
+    /// Whether it refuses what does not fit.
+    hard: bool,
+    spent: NanoUsd,
+    held: NanoUsd,
+    remaining: NanoUsd,
+    /// `None` for totals.
+    resets_at: Option<String>,
+}
+
+impl From<BudgetState> for BudgetObject {
+    fn from(state: BudgetState) -> Self {
+        let (budget, schedule) = (&state.budget, &state.budget.schedule);
+        Self {
+            id: budget.id.clone(),
+            scope: budget.scope.as_str(),
+            name: budget.name.clone(),
+            amount: budget.amount,
+            period: schedule.period().as_str(),
+            timezone: schedule.timezone().to_owned(),
+            hard: budget.hard,
+            spent: state.spent,
+            held: state.held,
+            remaining: state.remaining(),
+            resets_at: state.period.ends_at.map(timestamp::shown),
+        }
+    }
+}
+
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
@@ -51,6 +89,8 @@ pub(crate) async fn show(
     let key = found.map_err(|_| GatewayError::CreditUnavailable)?;
     let project = project_name(&gateway, &key).await?;
     let (payer, terms) = (&key.payer, &key.terms);
+    let budgets = gateway.ledger.budgets_above(&caller).await;
+    let budgets = budgets.map_err(|_| GatewayError::CreditUnavailable)?;
     let shown = KeyObject {
         object: "key",
         id: &key.id,
@@ -67,6 +107,7 @@ pub(crate) async fn show(
             rpm: terms.rpm,
             tpm: terms.tpm,
         },
+        budgets: budgets.into_iter().map(BudgetObject::from).collect(),
     };
     Ok(Json(shown).into_response())
 }

@@ -1,6 +1,10 @@
 //! Errors of operator actions, and checks of their input.
 
-use crate::{backoffice::BackofficeError, base::money::NanoUsd, ledger::LedgerError};
+use crate::{
+    backoffice::BackofficeError,
+    base::money::NanoUsd,
+    ledger::{BadSchedule, LedgerError},
+};
 
 /// Most characters of the name of a key or a project.
 pub(crate) const MAX_NAME: usize = 100;
@@ -15,6 +19,16 @@ pub(crate) enum ActionError {
     KeyName,
     #[error("a project has a name of 1 to {MAX_NAME} characters")]
     ProjectName,
+    #[error("a budget is more than zero and at most a billion US dollars")]
+    BudgetAmount,
+    #[error("a budget of a {0} needs its ID")]
+    BudgetPlace(&'static str),
+    #[error("a budget has a name of 1 to {MAX_NAME} characters")]
+    BudgetName,
+    #[error("thresholds are at most ten whole percentages from 1 to 100")]
+    BudgetThresholds,
+    #[error(transparent)]
+    Schedule(#[from] BadSchedule),
     #[error("an amount is US dollars above zero, e.g. 10.00")]
     Amount,
     /// Holds the parameter's name: `rpm` or `tpm`.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 mod accounts;
 mod alerts;
+mod budgets;
 mod error;
 mod keys;
 mod payments;
@@ -19,6 +20,7 @@ mod secret;
 mod settings;
 
 pub(crate) use self::{
+    budgets::NewBudget,
     error::{ActionError, MAX_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::OneTimeLink,

@@ -1,7 +1,7 @@
 //! Runs all checks and stores their results in the backoffice.
 
 use super::{
-    CheckContext, CheckError, CheckResult, Finding, audit, balances, expiries, messages,
+    CheckContext, CheckError, CheckResult, Finding, audit, balances, budgets, expiries, messages,
     over_bound, refusing, unbilled, upstreams,
 };
 use crate::{
@@ -34,6 +34,7 @@ pub async fn check(gateway: &Gateway, now: i64) -> Result<(), CheckError> {
             balances::check(&context, &noted).await,
         ),
         (AlertKind::CreditExpiring, expiries::check(&context).await),
+        (AlertKind::BudgetReached, budgets::check(&context).await),
         (AlertKind::UpstreamRefuses, Ok(refusing::check(&context))),
         (AlertKind::StreamUnbilled, unbilled::check(&context).await),
         (AlertKind::UsageOverBound, Ok(over_bound::check(&context))),
@@ -109,7 +110,11 @@ async fn store(context: &CheckContext<'_>, result: CheckResult<'_>) -> Result<()
 }
 
 async fn close(context: &CheckContext<'_>, alert: &Alert) -> Result<(), BackofficeError> {
-    let routes = to_operators(context.gateway);
+    // The end of a customer's budget alert is no news to anyone.
+    let routes = match alert.kind {
+        AlertKind::BudgetReached => Vec::new(),
+        _ => to_operators(context.gateway),
+    };
     let backoffice = &context.gateway.backoffice;
     if backoffice.close_alert(alert, &routes, context.now).await? {
         let (kind, subject) = (alert.kind.as_str(), &alert.subject);
@@ -158,10 +163,16 @@ fn to_operators(gateway: &Gateway) -> Vec<Route> {
     webhook.into_iter().chain(emails).collect()
 }
 
-/// Returns the routes to the operators and, for an alert about credit, to the account's people.
+/// Returns the routes to the operators and, for an alert about credit, to the account's people. Budgets are the account's
+/// own affair: their alerts go to its people and to the webhook.
 fn to_all(gateway: &Gateway, kind: AlertKind, subject: &str) -> Vec<Route> {
     let mut routes = to_operators(gateway);
-    let notify_customers = gateway.alerts.settings.tell_customers && gateway.mail.is_some();
+    let is_budget = kind == AlertKind::BudgetReached;
+    if is_budget {
+        routes.retain(|route| route.channel == Channel::Webhook);
+    }
+    let tells_customers = gateway.alerts.settings.tell_customers || is_budget;
+    let notify_customers = tells_customers && gateway.mail.is_some();
     let account = messages::account_of(kind, subject).filter(|_| notify_customers);
     routes.extend(account.map(|account| Route {
         channel: Channel::Customer,

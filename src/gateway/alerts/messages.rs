@@ -11,7 +11,7 @@ use crate::{
 pub(crate) fn account_of(kind: AlertKind, subject: &str) -> Option<&str> {
     match kind {
         AlertKind::BalanceLow => Some(subject),
-        AlertKind::CreditExpiring => subject.split('/').next(),
+        AlertKind::CreditExpiring | AlertKind::BudgetReached => subject.split('/').next(),
         _ => None,
     }
 }
@@ -20,6 +20,7 @@ pub(crate) fn title(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::BalanceLow => "Low balance",
         AlertKind::CreditExpiring => "Credit expires soon",
+        AlertKind::BudgetReached => "Budget reached",
         AlertKind::UpstreamFailing => "Upstream fails",
         AlertKind::UpstreamRefuses => "Provider refuses key or model",
         AlertKind::StreamUnbilled => "Calls not charged",
@@ -37,6 +38,9 @@ pub(crate) fn advice(kind: AlertKind) -> &'static str {
         }
         AlertKind::CreditExpiring => {
             "Let the owner know, or grant the same amount with a later expiry."
+        }
+        AlertKind::BudgetReached => {
+            "Nothing is to be done: the account's owners and billing people are told, and can change the budget."
         }
         AlertKind::UpstreamFailing => {
             "See its last failure on the page Deployments, ask its provider, or add another deployment for its models."
@@ -73,6 +77,14 @@ pub(crate) fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
             dollars(text("left")),
             text("account"),
             text("expires_at")
+        ),
+        AlertKind::BudgetReached => format!(
+            "{}% of the budget of the {} `{}` is spent: {} of {}",
+            number("percent"),
+            text("scope"),
+            text("name"),
+            dollars(text("spent")),
+            dollars(text("amount"))
         ),
         AlertKind::UpstreamFailing => {
             format!(
@@ -170,6 +182,7 @@ pub(crate) fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Emai
                 text("expires_at")
             ),
         ),
+        AlertKind::BudgetReached => return Some(about_budget(to, &detail)),
         _ => return None,
     };
     Some(Email {
@@ -177,6 +190,35 @@ pub(crate) fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Emai
         subject: subject.into(),
         text: format!("{first}\n\nYour credit, and how to add to it:\n{billing}\n"),
     })
+}
+
+fn about_budget(to: &str, detail: &Value) -> Email {
+    let text = |key: &str| detail[key].as_str().unwrap_or("?");
+    let percent = detail["percent"].as_u64().unwrap_or_default();
+    let per = match text("period") {
+        "total" => "in total".to_owned(),
+        period => format!("a {period}"),
+    };
+    let then = match (detail["hard"].as_bool(), percent) {
+        (Some(false), _) => "Requests go on: this budget only tells you.",
+        (_, 100) => "Requests that it has no room for are refused.",
+        _ => "Once it is used up, requests are refused.",
+    };
+    let resets = match detail["resets_at"].as_str() {
+        Some(at) => format!(" It begins anew at {at}."),
+        None => String::new(),
+    };
+    Email {
+        to: to.to_owned(),
+        subject: format!("{percent}% of the budget {} is spent", text("name")),
+        text: format!(
+            "The budget of the {} `{}` is {} {per}, and {} of it is spent. {then}{resets}\n",
+            text("scope"),
+            text("name"),
+            dollars(text("amount")),
+            dollars(text("spent")),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -228,6 +270,12 @@ mod tests {
                 "ledger",
                 r#"{"accounts":2}"#,
                 "the ledger entries of 2 accounts do not add up",
+            ),
+            (
+                AlertKind::BudgetReached,
+                "acct_1/budget_1/0/80",
+                r#"{"percent":80,"scope":"key","name":"ci","spent":"16.100000","amount":"20.000000"}"#,
+                "80% of the budget of the key `ci` is spent: $16.10 of $20.00",
             ),
             (AlertKind::Test, "test_1", "not JSON", "this is a test"),
         ] {

@@ -7,6 +7,7 @@
 
 mod audit;
 mod balances;
+mod budgets;
 mod check;
 mod deliver;
 mod expiries;

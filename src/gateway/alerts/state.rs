@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -33,6 +33,8 @@ pub struct Alerts {
     refusals: RecentByUpstream<Refusals>,
     /// Number of open alerts of each kind, as of the last round.
     open_counts: Mutex<BTreeMap<AlertKind, i64>>,
+    /// Budgets of which nothing is left, as of the last round.
+    used_up_budgets: AtomicUsize,
     /// When expiring credit was last searched, in Unix seconds; `i64::MIN` if it must be searched again.
     expiring_at: AtomicI64,
     /// IDs of the grants that the last search found.
@@ -97,6 +99,7 @@ impl Alerts {
             over_reports: RecentByUpstream::new(),
             refusals: RecentByUpstream::new(),
             open_counts: Mutex::default(),
+            used_up_budgets: AtomicUsize::new(0),
             expiring_at: AtomicI64::new(i64::MIN),
             expiring: Mutex::default(),
             check_requested: Notify::new(),
@@ -162,6 +165,14 @@ impl Alerts {
 
     pub(crate) fn set_open_counts(&self, counts: BTreeMap<AlertKind, i64>) {
         *locked(&self.open_counts) = counts;
+    }
+
+    pub(crate) fn used_up_budgets(&self) -> usize {
+        self.used_up_budgets.load(Relaxed)
+    }
+
+    pub(crate) fn set_used_up_budgets(&self, count: usize) {
+        self.used_up_budgets.store(count, Relaxed);
     }
 
     /// Returns whether the last search for expiring credit is `interval` seconds ago.

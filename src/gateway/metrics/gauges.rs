@@ -42,6 +42,8 @@ pub(crate) struct Snapshot {
     pub limits_ready: bool,
     /// Number of open alerts of each kind.
     pub alerts: BTreeMap<backoffice::AlertKind, i64>,
+    /// Budgets of which nothing is left.
+    pub used_up_budgets: usize,
 }
 
 #[derive(Default)]
@@ -62,6 +64,7 @@ pub(super) struct Gauges {
     limits_ready: Gauge,
     violations: Gauge,
     alerts: Family<AlertLabel, Gauge>,
+    used_up_budgets: Gauge,
 }
 
 impl Gauges {
@@ -139,6 +142,11 @@ impl Gauges {
             self.violations.clone(),
         );
         registry.register("alerts_open", "Open alerts by kind", self.alerts.clone());
+        registry.register(
+            "budgets_used_up",
+            "Budgets of which nothing is left in their present periods, as of the last check for alerts",
+            self.used_up_budgets.clone(),
+        );
     }
 
     pub(super) fn set(&self, ledger: &Health, now: &Snapshot) {
@@ -161,6 +169,7 @@ impl Gauges {
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));
         self.limits_ready.set(i64::from(now.limits_ready));
+        self.used_up_budgets.set(count(now.used_up_budgets));
         for kind in backoffice::AlertKind::ALL {
             let open = now.alerts.get(&kind).copied().unwrap_or(0);
             let kind = kind.as_str();

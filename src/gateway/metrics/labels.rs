@@ -50,6 +50,11 @@ pub(super) struct UpstreamLabel {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct BudgetLabel {
+    pub scope: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ReplayLabel {
     pub kind: &'static str,
 }

@@ -24,8 +24,8 @@ use self::{
     cache::MetricCache,
     gauges::Gauges,
     labels::{
-        AttemptLabels, CallLabels, CodeLabel, DeliveryLabels, HybridLabels, ModelLabel,
-        ReplayLabel, RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
+        AttemptLabels, BudgetLabel, CallLabels, CodeLabel, DeliveryLabels, HybridLabels,
+        ModelLabel, ReplayLabel, RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
     },
 };
 use crate::{
@@ -70,6 +70,7 @@ pub struct Metrics {
     below_cost: Family<ModelLabel, Counter>,
     over_bound: Family<UpstreamLabel, Counter>,
     replays: Family<ReplayLabel, Counter>,
+    budget_refusals: Family<BudgetLabel, Counter>,
     deliveries: Family<DeliveryLabels, Counter>,
     cached: Cached,
 }
@@ -107,6 +108,7 @@ impl Metrics {
             below_cost: Family::default(),
             over_bound: Family::default(),
             replays: Family::default(),
+            budget_refusals: Family::default(),
             deliveries: Family::default(),
             cached: Cached::default(),
         };
@@ -191,6 +193,11 @@ impl Metrics {
             "replays",
             "Requests that got the response of another call, which costs nothing",
             self.replays.clone(),
+        );
+        registry.register(
+            "budget_refusals",
+            "Requests refused because a budget had no room for them, by what the narrowest such budget stands at",
+            self.budget_refusals.clone(),
         );
     }
 
@@ -297,6 +304,13 @@ impl Metrics {
     pub(crate) fn replayed(&self, kind: ReplayKind) {
         let kind = kind.as_str();
         self.replays.get_or_create(&ReplayLabel { kind }).inc();
+    }
+
+    /// Counts a request that a budget refused.
+    pub(crate) fn over_budget(&self, scope: &'static str) {
+        self.budget_refusals
+            .get_or_create(&BudgetLabel { scope })
+            .inc();
     }
 
     /// Counts a run of a built-in tool.

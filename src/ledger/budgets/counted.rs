@@ -189,13 +189,6 @@ impl Budgets {
         states
     }
 
-    /// The states of those above a payer's calls.
-    pub(crate) fn states_above(&self, payer: &Payer, now: i64) -> Vec<BudgetState> {
-        let mut states = self.states(now);
-        states.retain(|state| state.budget.is_above(payer));
-        states
-    }
-
     /// Takes `wanted` in place of what the call holds, of all budgets above it; or refuses and changes nothing.
     pub(crate) fn take(
         &mut self,

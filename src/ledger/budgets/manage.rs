@@ -61,6 +61,30 @@ impl Ledger {
         }
     }
 
+    /// Removes the budgets of something that begins no more calls. They are in no one's way, so a failure is only logged.
+    pub(crate) async fn remove_budgets_of(
+        &self,
+        account_id: &str,
+        scope: BudgetScope,
+        scope_id: &str,
+    ) {
+        let removed = async {
+            let mut budgets = self.budgets(account_id).await?;
+            budgets.retain(|state| {
+                let budget = &state.budget;
+                (budget.scope, budget.scope_id.as_str()) == (scope, scope_id)
+            });
+            for state in budgets {
+                self.remove_budget(&state.budget.id).await?;
+            }
+            Ok::<_, LedgerError>(())
+        };
+        if let Err(error) = removed.await {
+            let scope = scope.as_str();
+            tracing::warn!(%error, account.id = account_id, scope, scope_id, "budgets of what was deleted stay behind");
+        }
+    }
+
     /// The account's budgets: that of the account first, then those of projects, members and keys.
     pub(crate) async fn budgets(&self, account_id: &str) -> Result<Vec<BudgetState>, LedgerError> {
         match self {
@@ -79,11 +103,11 @@ impl Ledger {
         Ok(budgets)
     }
 
-    /// A page of all budgets of which something was spent lately, for alerts.
-    pub(crate) async fn budgets_in_use(&self) -> Result<Vec<BudgetState>, LedgerError> {
+    /// The budgets of all accounts of which at least this share was spent in the present period.
+    pub(crate) async fn budgets_spent(&self, percent: u8) -> Result<Vec<BudgetState>, LedgerError> {
         match self {
-            Self::Embedded(ledger) => Ok(ledger.all_budgets()),
-            Self::Shared(ledger) => ledger.all_budgets().await,
+            Self::Embedded(ledger) => Ok(ledger.budgets_spent(percent)),
+            Self::Shared(ledger) => ledger.budgets_spent(percent).await,
         }
     }
 }

@@ -45,8 +45,9 @@ impl Embedded {
         Ok(directory.budgets_of(account_id, self.clock.now()))
     }
 
-    /// The budgets of all accounts.
-    pub(crate) fn all_budgets(&self) -> Vec<BudgetState> {
-        self.read().all_budgets(self.clock.now())
+    pub(crate) fn budgets_spent(&self, percent: u8) -> Vec<BudgetState> {
+        let mut budgets = self.read().all_budgets(self.clock.now());
+        budgets.retain(|state| state.percent_spent() >= i64::from(percent));
+        budgets
     }
 }

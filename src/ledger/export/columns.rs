@@ -42,7 +42,7 @@ const fn as_kind(name: &'static str, sql: &'static str, kind: Kind) -> Column {
     Column { name, sql, kind }
 }
 
-pub(crate) static CALLS: [Column; 34] = [
+pub(crate) static CALLS: [Column; 35] = [
     as_kind("call", "id", Kind::Call),
     integer("id"),
     integer("entry_seq"),
@@ -74,6 +74,7 @@ pub(crate) static CALLS: [Column; 34] = [
     integer("reasoning_tokens"),
     integer("cost_nano_usd"),
     integer("balance_after_nano_usd"),
+    integer("held_at"),
     integer("provider_cost_nano_usd"),
     as_kind("session", "detail -> 'agent' ->> 'session'", Kind::Text),
     as_kind("detail", "CAST(detail AS text)", Kind::Json),

@@ -29,6 +29,34 @@ pub(super) const ACCOUNTS: Table = Table {
             .written_as(FUNDS),
         Column::int("debt_nano_usd"),
         Column::int("lapsed_at"),
+        Column::flag("has_budgets")
+            .read_as("EXISTS (SELECT 1 FROM budgets b WHERE b.account_id = accounts.id)"),
+    ],
+    identity: None,
+};
+
+const BUDGETS: Table = Table {
+    name: "budgets",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::text("account_id"),
+        Column::text("scope"),
+        Column::text("scope_id"),
+        Column::text("name"),
+        Column::int("amount_nano_usd"),
+        Column::text("period"),
+        Column::text("timezone"),
+        Column::int("anchor"),
+        Column::flag("hard"),
+        Column::text("thresholds"),
+        Column::int("created_at"),
+        Column::int("period_start"),
+        // Computed by the database.
+        Column::text("period_end").read_as("''").written_as(
+            "period_end_of(source.period, source.timezone, source.anchor, source.period_start)",
+        ),
+        Column::int("spent_nano_usd"),
     ],
     identity: None,
 };
@@ -134,6 +162,7 @@ pub(super) const CALLS: Table = Table {
         Column::int("reasoning_tokens"),
         Column::int("cost_nano_usd"),
         Column::int("balance_after_nano_usd"),
+        Column::int("held_at"),
         Column::int("provider_cost_nano_usd"),
         Column::json("detail"),
     ],
@@ -224,6 +253,7 @@ pub(crate) const TABLES: &[Table] = &[
     ACCOUNTS,
     PROJECTS,
     API_KEYS,
+    BUDGETS,
     CREDIT_GRANTS,
     LEDGER_ENTRIES,
     CALLS,

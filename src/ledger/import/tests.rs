@@ -45,13 +45,16 @@ async fn unspent_grants_are_in_order_of_use() {
              INSERT INTO credit_grants VALUES ('never 1', 'rich', 9, NULL, NULL, 1, 4, NULL),
                  ('used up', 'rich', 9, 100, NULL, 1, 0, 'r'), ('late', 'rich', 9, 300, NULL, 1, 3, NULL),
                  ('soon 1', 'rich', 9, 200, 'gift', 1, 9, NULL), ('never 2', 'rich', 9, NULL, NULL, 1, 8, NULL),
-                 ('soon 2', 'rich', 9, 200, NULL, 1, 1, NULL);",
+                 ('soon 2', 'rich', 9, 200, NULL, 1, 1, NULL);
+             INSERT INTO budgets VALUES ('budget_1', 'rich', 'account', 'rich', 'team', 100, 'day', 'UTC', NULL, 1,
+                 '[50]', 1, 86400, 30);",
         )
         .unwrap();
     let store = TestStore::database();
     let connection = connect(&store.address()).await.unwrap();
     begin(&connection, "source", &names()).await.unwrap();
-    for table in &TABLES[..4] {
+    let before_entries = TABLES.iter();
+    for table in before_entries.take_while(|table| table.name != "ledger_entries") {
         copy_table(&connection, &part(&file), table, 1, |_| ())
             .await
             .unwrap();
@@ -70,6 +73,9 @@ async fn unspent_grants_are_in_order_of_use() {
     let order =
         "SELECT string_agg(seq || ' ' || id, ', ' ORDER BY seq) FROM credit_grants WHERE seq > 4";
     assert_eq!(store.sql(order), "5 never 2, 6 soon 2");
+    let budget = "SELECT concat_ws(' ', has_budgets, period_start, period_end, spent_nano_usd, budgets.held_nano_usd)
+        FROM accounts JOIN budgets ON account_id = accounts.id";
+    assert_eq!(store.sql(budget), "t 86400 172800 30 0");
     let same = BTreeMap::from([("poor".to_owned(), -7), ("rich".to_owned(), 25)]);
     assert_eq!(balances_of_file(&file).unwrap(), same);
     assert_eq!(balances(&connection).await.unwrap(), same);

@@ -86,21 +86,29 @@ impl Shared {
 
     pub(crate) async fn budgets(&self, account_id: &str) -> Result<Vec<BudgetState>, LedgerError> {
         self.account(account_id).await?;
-        self.present_budgets(Some(account_id)).await
+        self.present_budgets(Some(account_id), 0).await
     }
 
-    /// The budgets of all accounts.
-    pub(crate) async fn all_budgets(&self) -> Result<Vec<BudgetState>, LedgerError> {
-        self.present_budgets(None).await
+    pub(crate) async fn budgets_spent(&self, percent: u8) -> Result<Vec<BudgetState>, LedgerError> {
+        let mut budgets = self.present_budgets(None, percent).await?;
+        // Those whose next period has begun.
+        budgets.retain(|state| state.percent_spent() >= i64::from(percent));
+        Ok(budgets)
     }
 
     async fn present_budgets(
         &self,
         account_id: Option<&str>,
+        percent: u8,
     ) -> Result<Vec<BudgetState>, LedgerError> {
         let now = self.inner.clock.manual_now();
-        let parameters = [(&account_id as _, Type::TEXT), (&now as _, Type::INT8)];
-        let query = "SELECT present_budgets($1, $2)::text";
+        let percent = i64::from(percent);
+        let parameters = [
+            (&account_id as _, Type::TEXT),
+            (&now as _, Type::INT8),
+            (&percent as _, Type::INT8),
+        ];
+        let query = "SELECT present_budgets($1, $2, $3)::text";
         let found: String = self.inner.pool.query_one(query, &parameters).await?;
         let found: Vec<Value> = serde_json::from_str(&found).map_err(|_| unreadable("budgets"))?;
         let mut states = found

@@ -22,6 +22,7 @@ contract!(
     budgets_stand_only_at_what_the_account_has,
     an_audit_finds_a_budget_that_differs_from_its_calls,
     pruned_calls_stay_spent,
+    budgets_of_what_is_deleted_are_removed,
     parallel_calls_share_a_budget,
 );
 
@@ -231,6 +232,7 @@ async fn a_call_counts_in_all_budgets_above_it(store: TestStore) {
     let refused = callers[2].over_budget(500).await;
     assert_eq!(scopes(refused), [BudgetScope::Account]);
     drop(running);
+    paying.cost(1).await;
     paying.assert_sound().await;
     for it in paying.budgets().await {
         assert_eq!(it.held.nanos(), 0);
@@ -281,8 +283,12 @@ async fn a_budget_counts_what_was_spent_and_is_held_before_it(store: TestStore) 
         (30, 5),
         "held and charged at the second in which it was made"
     );
-    drop(running);
-    assert_eq!(paying.counted().await, (30, 0));
+    for held in running {
+        held.release(Outcome::ProviderFailed, None);
+    }
+    // After the releases, which are not waited for.
+    paying.cost(1).await;
+    assert_eq!(paying.counted().await, (31, 0));
     paying.assert_sound().await;
 }
 
@@ -523,6 +529,40 @@ async fn pruned_calls_stay_spent(store: TestStore) {
     paying.refresh().await;
     paying.over_budget(31).await;
     paying.cost(30).await;
+    paying.assert_sound().await;
+}
+
+async fn budgets_of_what_is_deleted_are_removed(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    let project = paying
+        .ledger
+        .create_project(&paying.account_id, "Search".into());
+    let project = project.await.unwrap().id;
+    for (scope, scope_id) in [
+        (BudgetScope::Account, &paying.account_id),
+        (BudgetScope::Project, &project),
+        (BudgetScope::Key, &paying.key_id),
+    ] {
+        let change = BudgetChange {
+            scope,
+            scope_id: scope_id.clone(),
+            ..paying.of_account(Period::Month, 100)
+        };
+        paying.set_budget(change).await;
+    }
+    let mut running = paying.hold(10, 10, 0).await.unwrap();
+    paying.ledger.archive_project(&project).await.unwrap();
+    let delete = paying
+        .ledger
+        .set_key_state(&paying.key_id, crate::ledger::KeyState::Deleted);
+    delete.await.unwrap();
+    charge(&mut running, 10).await.unwrap();
+    let left = paying.budgets().await;
+    let left: Vec<_> = left
+        .iter()
+        .map(|it| (it.budget.scope, it.spent.nanos()))
+        .collect();
+    assert_eq!(left, [(BudgetScope::Account, 10)]);
     paying.assert_sound().await;
 }
 

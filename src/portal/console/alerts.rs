@@ -165,7 +165,7 @@ fn how(alert: &Alert) -> Markup {
     let summary = messages::summary(alert.kind, &alert.subject, &alert.detail);
     let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
-        AlertKind::BalanceLow | AlertKind::CreditExpiring => {
+        AlertKind::BalanceLow | AlertKind::CreditExpiring | AlertKind::BudgetReached => {
             let account = messages::account_of(alert.kind, &alert.subject);
             (accounts::path(account.unwrap_or_default()), "The account")
         }

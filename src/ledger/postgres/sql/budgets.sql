@@ -61,6 +61,13 @@ BEGIN
     RETURN budget;
 END $$;
 
+-- The end of the period that a time is in.
+CREATE OR REPLACE FUNCTION period_end_of(p_period text, p_timezone text, p_anchor bigint, p_at bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT (turned_to(jsonb_populate_record(NULL::budgets, jsonb_build_object('period', p_period, 'timezone', p_timezone,
+        'anchor', p_anchor, 'period_end', p_at)), p_at)).period_end
+$$;
+
 -- The budgets above the calls of a batch: by what the steps say, and by the holds that they end.
 CREATE OR REPLACE FUNCTION budgets_above(p_accounts accounts[], p_steps batch_step[]) RETURNS budgets[]
 LANGUAGE sql STABLE AS $$
@@ -282,9 +289,11 @@ BEGIN
     RETURN CASE WHEN removed.id IS NOT NULL THEN to_jsonb(removed) END;
 END $$;
 
--- The budgets of an account, or of all accounts, as they are at present.
-CREATE OR REPLACE FUNCTION present_budgets(p_account text, p_now bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
+-- The budgets of an account, or of all accounts, of which a share was spent, as they are at present.
+CREATE OR REPLACE FUNCTION present_budgets(p_account text, p_now bigint, p_percent bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_agg(to_jsonb(turned_to(b, greatest(a.latest_at,
         coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint))))), '[]')
-    FROM budgets b JOIN accounts a ON a.id = b.account_id WHERE p_account IS NULL OR a.id = p_account
+    FROM budgets b JOIN accounts a ON a.id = b.account_id 
+    WHERE (p_account IS NULL OR a.id = p_account)
+        AND spent_nano_usd::numeric * 100 >= amount_nano_usd::numeric * p_percent
 $$;

@@ -113,8 +113,8 @@ CREATE TABLE budgets (
     -- Of the calls below it whose `held_at` is in that period: the costs of those that were charged, and the holds of
     -- those that run.
     spent_nano_usd    bigint NOT NULL,
-    held_nano_usd     bigint NOT NULL,
-    exposure_nano_usd bigint NOT NULL,
+    held_nano_usd     bigint NOT NULL DEFAULT 0,
+    exposure_nano_usd bigint NOT NULL DEFAULT 0,
     UNIQUE (account_id, scope, scope_id, period)
 ) WITH (fillfactor = 70);
 
