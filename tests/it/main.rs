@@ -95,6 +95,7 @@ mod harness_servers;
 mod import;
 mod import_killed;
 mod import_refused;
+mod key_rotation;
 mod key_terms;
 mod messages_aliases;
 mod messages_answers;

@@ -11,7 +11,7 @@ use super::{directory::Shared, sqlite::Database, steps};
 use crate::{
     ledger::{
         Account, AccountChange, Call, Charged, Edit, Grant, Key, KeyChange, KeyState, LedgerError,
-        LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation,
+        LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation, rotation::Rotation,
     },
     net::callbacks::{Callback, Queue},
     wire::chat::Usage,
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
     ChangeKey(String, Box<KeyChange>, Reply<Key>),
+    /// Gives a key a new secret, at a time in seconds.
+    RotateKey(String, Box<Rotation>, i64, Reply<Key>),
     ChangeProject(steps::ProjectChange, Reply<Project>),
     SetModel(ModelChange, Reply<ModelSettings>),
     SetLimit(LimitChange, Reply<LimitRule>),
@@ -225,6 +227,12 @@ impl Command {
             Self::ChangeKey(id, change, reply) => {
                 let result = run(within, |database, directory| {
                     steps::change_key(database, directory, &id, *change)
+                });
+                executed(result, reply, Outcome::Key)
+            }
+            Self::RotateKey(id, new, now, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::rotate_key(database, directory, &id, *new, now)
                 });
                 executed(result, reply, Outcome::Key)
             }
