@@ -125,6 +125,7 @@ mod portal_console_access;
 mod portal_console_pages;
 mod portal_emails;
 mod portal_guessing;
+mod portal_key_details;
 mod portal_keys;
 mod portal_keys_bounds;
 mod portal_oidc;
