@@ -60,6 +60,7 @@ pub fn hold_request<'a>(
         request_id,
         account_id: &caller.account_id,
         payer: &caller.payer,
+        secret: caller.digest,
         model: &model.id,
         routed_model: &model.id,
         prices: model.prices.clone(),

@@ -149,6 +149,13 @@ pub(crate) enum KeyCommand {
         #[arg(long, value_name = "TERM", value_parser = ["expires-at", "models", "rpm", "tpm"])]
         clear: Vec<String>,
     },
+    /// Give a key a new secret, which is shown once; the present one stays valid for a while
+    Rotate {
+        key: String,
+        /// How many seconds the present secret stays valid, up to 30 days [default: 24 hours]
+        #[arg(long, value_name = "SECONDS")]
+        grace: Option<u32>,
+    },
     /// Disable a key, from the next request on
     Disable { key: String },
     /// Enable a disabled key
@@ -278,7 +285,10 @@ pub(crate) async fn account(target: &Target, command: AccountCommand) -> Result<
 pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {
     let of_account = |id: &str| format!("/operator/accounts/{}/keys", segment(id));
     let one = |id: &str, action: &str| format!("/operator/keys/{}{action}", segment(id));
-    let created = matches!(command, KeyCommand::Create { .. });
+    let is_shown = matches!(
+        command,
+        KeyCommand::Create { .. } | KeyCommand::Rotate { .. }
+    );
     let (method, path, body) = match command {
         KeyCommand::Create {
             account,
@@ -321,12 +331,17 @@ pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), Stri
             }
             return Ok(());
         }
+        KeyCommand::Rotate { key, grace } => (
+            Method::POST,
+            one(&key, "/rotate"),
+            Some(json!({ "grace_seconds": grace })),
+        ),
         KeyCommand::Disable { key } => (Method::POST, one(&key, "/disable"), None),
         KeyCommand::Enable { key } => (Method::POST, one(&key, "/enable"), None),
         KeyCommand::Delete { key } => (Method::DELETE, one(&key, ""), None),
     };
     send(target, method, &path, body).await?;
-    if created && !target.json {
+    if is_shown && !target.json {
         println!("\nThis is the only time the key is shown. Store it now.");
     }
     Ok(())

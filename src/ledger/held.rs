@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     base::{
+        keys::KeyDigest,
         money::{NanoUsd, PicoUsd},
         rate::Reservation,
     },
@@ -18,7 +19,7 @@ use crate::{
 /// Why no hold was placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldRefused {
-    /// The key was disabled or deleted since it was looked up.
+    /// The key was disabled, deleted or rotated since it was looked up, or it has expired.
     KeyInactive,
     /// The account is closed or unknown.
     NoAccount {
@@ -56,6 +57,8 @@ pub struct HoldRequest<'a> {
     pub request_id: &'a str,
     pub account_id: &'a str,
     pub payer: &'a Arc<Payer>,
+    /// Digest of the key's secret that the request presented.
+    pub secret: KeyDigest,
     pub model: &'a str,
     pub routed_model: &'a str,
     pub prices: Arc<Prices>,
@@ -84,6 +87,8 @@ pub struct Held {
     /// A charge in flight, which a repeated [`Self::charge`] waits for.
     pending: Option<Pending>,
     id: CallId,
+    /// Digest of the secret that the request presented; each extension checks it again.
+    secret: KeyDigest,
     /// The charge is in the spool, so the call will be charged whatever happens to this hold.
     is_spooled: bool,
     /// When the credit that pays for the call expires.
@@ -126,17 +131,19 @@ impl Ledger {
     /// Places a hold, or refuses and changes nothing.
     pub async fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
         let (id, seen, overdraft) = (request.id, request.seen, request.overdraft);
+        let secret = request.secret;
         let call = Arc::new(request.into_call(self.clock().now_ms()));
         let expires_at = match &**self {
-            Self::Embedded(ledger) => ledger.hold(&call, overdraft)?,
+            Self::Embedded(ledger) => ledger.hold(&call, secret, overdraft)?,
             // Boxed here and below, so that futures of the embedded ledger do not reserve space for it.
-            Self::Shared(ledger) => Box::pin(ledger.hold(&call, seen, overdraft)).await?,
+            Self::Shared(ledger) => Box::pin(ledger.hold(&call, secret, seen, overdraft)).await?,
         };
         Ok(Held {
             ledger: self.clone(),
             call: Some(call),
             pending: None,
             id,
+            secret,
             is_spooled: false,
             expires_at,
         })
@@ -227,9 +234,11 @@ impl Held {
             return Err(HoldRefused::Unavailable);
         };
         match &*self.ledger {
-            Ledger::Embedded(ledger) => ledger.extend(call, amount, worst, overdraft)?,
+            Ledger::Embedded(ledger) => {
+                ledger.extend(call, self.secret, amount, worst, overdraft)?;
+            }
             Ledger::Shared(ledger) => {
-                Box::pin(ledger.extend(call, amount, worst, overdraft)).await?;
+                Box::pin(ledger.extend(call, self.secret, amount, worst, overdraft)).await?;
             }
         }
         call.reserved_tokens += reserved_tokens;

@@ -38,6 +38,7 @@ mod postgres;
 mod projects;
 mod prune;
 mod records;
+mod rotation;
 mod sessions;
 pub(crate) mod spool;
 #[cfg(test)]
@@ -83,6 +84,7 @@ pub(crate) use records::{
     ModelSettings, StrayHold, Violation,
 };
 pub use records::{KeyState, NewAccount, NewGrant, NewKey};
+pub(crate) use rotation::{DEFAULT_GRACE, MAX_GRACE, PreviousSecret};
 pub(crate) use sessions::{SessionCursor, SessionUse, SessionsPage};
 pub(crate) use watched::{Expiring, ExpiringPage};
 
@@ -272,7 +274,7 @@ impl Ledger {
         }
     }
 
-    fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         match self {
             Self::Embedded(ledger) => ledger.clock(),
             Self::Shared(ledger) => ledger.clock(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Call, CallId, Charged, KeyTerms, LedgerError, Payer};
+use super::{Call, CallId, Charged, KeyTerms, LedgerError, Payer, PreviousSecret};
 use crate::{
     base::{
         keys::{ApiKey, KeyDigest, random_id},
@@ -116,6 +116,8 @@ pub struct Key {
     pub state: KeyState,
     pub created_at: i64,
     pub digest: KeyDigest,
+    /// The secret that the last rotation replaced, also if it is no longer valid.
+    pub previous: Option<PreviousSecret>,
     /// This key as the payer of its calls.
     pub payer: Arc<Payer>,
     pub terms: Arc<KeyTerms>,
@@ -166,6 +168,7 @@ impl Key {
             state: KeyState::Active,
             created_at: now,
             digest: secret.digest(),
+            previous: None,
             terms: Arc::new(new.terms),
         };
         (key, secret)

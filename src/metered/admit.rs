@@ -82,6 +82,7 @@ pub(crate) async fn admit(
         request_id,
         account_id,
         payer: &caller.payer,
+        secret: caller.digest,
         model,
         routed_model: &target.id,
         prices: target.prices.clone(),

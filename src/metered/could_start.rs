@@ -40,6 +40,7 @@ pub(crate) async fn could_start(
         request_id,
         account_id: &caller.account_id,
         payer: &caller.payer,
+        secret: caller.digest,
         model: "",
         routed_model: "",
         prices: Arc::new(Prices::default()),

@@ -1,4 +1,4 @@
-//! API keys: create, show once, list, disable, enable and delete.
+//! API keys: create, show once, list, disable, enable and delete. The page of one key is in `details.rs`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,24 +9,35 @@ use axum::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
+mod details;
+mod rotation;
+mod terms;
+
+use self::terms::{TermsForm, expiry_field, model_fields, project_field};
+pub(crate) use self::{
+    details::{change, show},
+    rotation::rotate,
+};
 use super::{
     error::PortalError,
     form::{EmptyForm, SignedForm, is_first_submission, once_field},
     formatting::moment,
     layout::{self, Page, Place},
-    paging,
+    names::{self, MAX_NAME},
+    paging, projects,
     query::ReadQuery,
     session::SignedIn,
     sign_in::problem_notice,
     snippets,
 };
 use crate::{
-    base::keys::ApiKey,
+    base::{keys::ApiKey, timestamp},
     gateway::Gateway,
-    ledger::{Key, KeyFilter, KeyState, KeysPage},
+    ledger::{DEFAULT_PROJECT, Key, KeyFilter, KeyState, KeysPage, NewKey, Project},
 };
 
-const MAX_NAME: usize = 100;
+const NAME_NEEDED: &str =
+    "A key needs a name of at most 100 characters, so that you know it again.";
 
 #[derive(Default, Deserialize)]
 pub(crate) struct KeysQuery {
@@ -49,6 +60,7 @@ async fn page(
 ) -> Result<Page, PortalError> {
     let (keys, links) = queried(gateway, me, query, KeyFilter::Live, "/portal/keys").await?;
     let used = gateway.ledger.last_used(&me.account.id).await?;
+    let projects = gateway.ledger.projects(&me.account.id).await?;
     let content = html! {
         h1 { "API keys" }
         p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
@@ -60,14 +72,23 @@ async fn page(
                 input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
             }
             button.primary type="submit" { "Create key" }
+            details {
+                summary { "Project, expiry and models" }
+                (project_field(&projects, DEFAULT_PROJECT))
+                (expiry_field(None))
+                (model_fields(gateway, me.account.plan, None))
+            }
         }
         @if keys.is_empty() {
             p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used)) }
+            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used, &projects)) }
         }
         (links)
-        p { a href="/portal/keys/deleted" { "Deleted keys" } }
+        p {
+            a href="/portal/projects" { "Projects" } " · "
+            a href="/portal/keys/deleted" { "Deleted keys" }
+        }
     };
     Ok(layout::page(me, Place::Keys, "API keys", &content))
 }
@@ -142,34 +163,48 @@ pub(crate) async fn list_deleted(
     Ok(layout::page(&me, Place::Keys, "Deleted keys", &content))
 }
 
-fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
+fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, projects: &[Project]) -> Markup {
     html! {
         table {
             thead { tr {
                 th scope="col" { "Name" }
                 th scope="col" { "Key" }
-                th scope="col" { "State" }
+                th scope="col" { "Project" }
                 th scope="col" { "Created" }
                 th scope="col" { "Last used" }
+                th scope="col" { "Expires" }
+                th scope="col" { "State" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
-                @for key in keys {
-                    tr {
-                        th scope="row" { (shown_name(key)) }
-                        td { code { (key.prefix) "…" } }
-                        td { (state(key)) }
-                        td { (moment(key.created_at)) }
-                        td {
-                            @match used.get(&key.id) {
-                                Some(ms) => (moment(ms / 1_000)),
-                                None => span.muted { "never" },
-                            }
-                        }
-                        td.actions { (actions(me, key)) }
-                    }
+                @for key in keys { (row(me, key, used.get(&key.id).copied(), projects)) }
+            }
+        }
+    }
+}
+
+/// One key of the list.
+fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, projects: &[Project]) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (shown_name(key)) }
+            td { code { (key.prefix) "…" } }
+            td { (projects::name_of(projects, key.payer.project())) }
+            td { (moment(key.created_at)) }
+            td {
+                @match used_ms {
+                    Some(ms) => (moment(ms.div_euclid(1_000))),
+                    None => span.muted { "never" },
                 }
             }
+            td {
+                @match key.terms.expires_at {
+                    Some(at) => (moment(at)),
+                    None => span.muted { "no" },
+                }
+            }
+            td { (state(key)) }
+            td.actions { (actions(me, key)) }
         }
     }
 }
@@ -185,6 +220,9 @@ pub(crate) fn shown_name(key: &Key) -> &str {
 
 pub(crate) fn state(key: &Key) -> Markup {
     match key.state {
+        KeyState::Active if key.terms.has_expired(timestamp::now()) => {
+            html! { span.badge.bad { "expired" } }
+        }
         KeyState::Active => html! { span.badge.good { "active" } },
         KeyState::Disabled => html! { span.badge { "disabled" } },
         KeyState::Deleted => html! { span.badge.bad { "deleted" } },
@@ -198,6 +236,9 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
         ("enable", "Enable")
     };
     html! {
+        a.quiet.button href={ "/portal/keys/" (key.id) } {
+            "Edit" span.unseen { " " (shown_name(key)) }
+        }
         form method="post" action={ "/portal/keys/" (key.id) "/" (verb) } {
             (me.token_field())
             button.quiet type="submit" { (name) span.unseen { " " (shown_name(key)) } }
@@ -214,52 +255,86 @@ pub(crate) struct NewKeyForm {
     name: String,
     #[serde(default)]
     once: String,
+    #[serde(flatten)]
+    terms: TermsForm,
 }
 
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<NewKeyForm>,
 ) -> Result<Page, PortalError> {
-    let name = form.name.trim();
-    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
-        let problem = "A key needs a name of at most 100 characters, so that you know it again.";
-        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
-    }
+    let new = match wanted(&gateway, &me, &form).await? {
+        Ok(new) => new,
+        Err(problem) => {
+            return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
+        }
+    };
     if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
                        delete it and create another.";
         return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
     }
-    let (key, secret) = match new_key(&gateway, &me.account.id, name).await {
+    let (key, secret) = match new_key(&gateway, &me.account.id, new).await {
         Err(PortalError::Invalid(problem)) => {
             return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
         }
         created => created?,
     };
-    let content = html! {
-        h1 { "Your new key" }
-        p { "This is " strong { (key.name) } ". Copy it now: it is not shown again." }
+    let content = secret_once(&gateway, "Your new key", &key, &secret, &html! {});
+    Ok(layout::page(&me, Place::Keys, "Your new key", &content))
+}
+
+/// The key that a form asks for, or the problem to show.
+async fn wanted(
+    gateway: &Gateway,
+    me: &SignedIn,
+    form: &NewKeyForm,
+) -> Result<Result<NewKey, String>, PortalError> {
+    let Some(name) = names::checked(&form.name) else {
+        return Ok(Err(NAME_NEEDED.into()));
+    };
+    let projects = gateway.ledger.projects(&me.account.id).await?;
+    let wanted = form.terms.checked(gateway, &projects, None);
+    Ok(wanted.map(|wanted| NewKey {
+        name: name.to_owned(),
+        project_id: wanted.project_id,
+        member_id: Some(me.person.id.clone()),
+        terms: wanted.terms,
+    }))
+}
+
+/// A new secret of a key, the only time that it is shown. `note` follows it.
+fn secret_once(
+    gateway: &Gateway,
+    title: &str,
+    key: &Key,
+    secret: &ApiKey,
+    note: &Markup,
+) -> Markup {
+    html! {
+        h1 { (title) }
+        p { "This is " strong { (shown_name(key)) } ". Copy it now: it is not shown again." }
         div.copyable.secret {
             code #new-key { (secret.reveal()) }
             (snippets::copy_button("Copy", "the key"))
         }
+        (note)
         h2 { "A first request" }
         (snippets::all(&gateway.portal.url, secret.reveal()))
         p { a.button href="/portal/keys" { "I have copied it" } }
-    };
-    Ok(layout::page(&me, Place::Keys, "Your new key", &content))
+    }
 }
 
 /// Creates a key for a person, unless too many were created lately.
 pub(crate) async fn new_key(
     gateway: &Gateway,
     account_id: &str,
-    name: &str,
+    new: NewKey,
 ) -> Result<(Key, ApiKey), PortalError> {
     let throttled = gateway.portal.throttle.new_key(account_id);
     throttled.map_err(|seconds| PortalError::TooMany { seconds })?;
     let (ledger, max) = (&gateway.ledger, gateway.max_keys);
-    Ok(ledger.create_key(account_id, name.into(), max).await?)
+    Ok(ledger.create_key(account_id, new, max).await?)
 }
 
 /// The key, if it belongs to this account and is not deleted.

@@ -31,12 +31,14 @@ mod headers;
 mod keys;
 mod layout;
 mod models;
+mod names;
 mod notice;
 mod oidc;
 mod overview;
 mod paging;
 mod plan;
 mod playground;
+mod projects;
 mod query;
 mod requests;
 mod session;
@@ -73,12 +75,20 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/welcome", get(welcome::show).post(welcome::submit))
         .route("/portal/keys", get(keys::list).post(keys::create))
         .route("/portal/keys/deleted", get(keys::list_deleted))
+        .route("/portal/keys/{id}", get(keys::show).post(keys::change))
+        .route("/portal/keys/{id}/rotate", post(keys::rotate))
         .route("/portal/keys/{id}/disable", post(keys::disable))
         .route("/portal/keys/{id}/enable", post(keys::enable))
         .route(
             "/portal/keys/{id}/delete",
             get(keys::confirm_delete).post(keys::delete),
         )
+        .route(
+            "/portal/projects",
+            get(projects::list).post(projects::create),
+        )
+        .route("/portal/projects/{id}/rename", post(projects::rename))
+        .route("/portal/projects/{id}/archive", post(projects::archive))
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))

@@ -148,7 +148,7 @@ async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, Response> {
     let mut keys = keys.map_err(unavailable)?.into_iter();
     let key = match keys.find(|key| key.name == KEY_NAME) {
         Some(key) => key,
-        None => match new_key(gateway, &me.account.id, KEY_NAME).await {
+        None => match new_key(gateway, &me.account.id, KEY_NAME.into()).await {
             Ok((key, _)) => key,
             Err(error) => return Err(without_key(&error)),
         },

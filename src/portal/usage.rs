@@ -1,4 +1,4 @@
-//! The usage page: requests, tokens and cost by model, key or session, and by day.
+//! The usage page: requests, tokens and cost by model, key, project, member or session, and by day.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,11 +11,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 mod csv;
+mod names;
 mod sessions;
 mod shown;
 mod sums;
 
 use self::{
+    names::Names,
     shown::{RANGES, Shown, choices},
     sums::{Group, GroupBy, Totals},
 };
@@ -32,7 +34,7 @@ use super::{
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{DayUse, Key, SessionCursor, SessionUse, SessionsPage},
+    ledger::{DayUse, SessionCursor, SessionUse, SessionsPage},
 };
 
 const RANGE: u16 = 30;
@@ -60,7 +62,7 @@ impl UsageQuery {
         let Some(text) = non_empty(self.by.as_ref()) else {
             return Ok(Shown::Groups(GroupBy::Model));
         };
-        let unknown = "Usage is shown by model, by key or by session.";
+        let unknown = "Usage is shown by model, key, project, member or session.";
         Shown::parse(text).ok_or_else(|| PortalError::Invalid(unknown.into()))
     }
 
@@ -122,12 +124,6 @@ impl PeriodUsage {
             .and_then(|first| timestamp::read(&first))
             .unwrap_or_default()
     }
-
-    /// The keys that were used, deleted ones too.
-    async fn keys(&self, gateway: &Gateway) -> Result<Vec<Key>, PortalError> {
-        let ids = self.rows.iter().map(|row| row.key_id.as_str());
-        Ok(gateway.ledger.keys_with_ids(ids).await?)
-    }
 }
 
 pub(crate) async fn show(
@@ -138,7 +134,7 @@ pub(crate) async fn show(
     let (count, shown) = (query.days()?, query.shown()?);
     let used = PeriodUsage::read(&gateway, &me, count).await?;
     let parts = match shown {
-        Shown::Groups(by) => groups(&gateway, &used, by).await?,
+        Shown::Groups(by) => groups(&gateway, &me, &used, by).await?,
         Shown::Sessions => {
             let before = query.before()?;
             let is_first = before.is_none();
@@ -158,13 +154,20 @@ pub(crate) async fn show(
     Ok(layout::page(&me, Place::Usage, "Usage", &content))
 }
 
-/// Charts and a table of the usage by model or key.
-async fn groups(gateway: &Gateway, used: &PeriodUsage, by: GroupBy) -> Result<Markup, PortalError> {
-    let keys = match by {
-        GroupBy::Model => Vec::new(),
-        GroupBy::Key => used.keys(gateway).await?,
+/// Charts and a table of the usage by model, key, project or member.
+async fn groups(
+    gateway: &Gateway,
+    me: &SignedIn,
+    used: &PeriodUsage,
+    by: GroupBy,
+) -> Result<Markup, PortalError> {
+    let names = match by {
+        GroupBy::Model => Names::default(),
+        GroupBy::Key | GroupBy::Project | GroupBy::Member => {
+            Names::read(gateway, me, &used.rows).await?
+        }
     };
-    let groups = sums::grouped(&used.rows, by, &keys);
+    let groups = sums::grouped(&used.rows, by, &names);
     Ok(html! {
         div.charts {
             (chart("Cost a day", Unit::Dollars, &used.days, &groups, |used| {
@@ -182,7 +185,7 @@ pub(crate) async fn csv(
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
     let used = PeriodUsage::read(&gateway, &me, query.days()?).await?;
-    let keys = used.keys(&gateway).await?;
+    let names = Names::read(&gateway, &me, &used.rows).await?;
     let first = used.days.first().map_or("", String::as_str);
     let last = used.days.last().map_or("", String::as_str);
     let attachment = format!("attachment; filename=\"usage-{first}-to-{last}.csv\"");
@@ -190,7 +193,7 @@ pub(crate) async fn csv(
         (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
         (header::CONTENT_DISPOSITION, attachment),
     ];
-    Ok((headers, csv::render(&used.rows, &keys)).into_response())
+    Ok((headers, csv::render(&used.rows, &names)).into_response())
 }
 
 /// `replays` are the requests that got the response of another one.
@@ -251,6 +254,8 @@ fn group_table(by: GroupBy, groups: &[Group]) -> Markup {
     let (caption, name) = match by {
         GroupBy::Model => ("Usage by model", "Model"),
         GroupBy::Key => ("Usage by key", "Key"),
+        GroupBy::Project => ("Usage by project", "Project"),
+        GroupBy::Member => ("Usage by member", "Member"),
     };
     let rows = html! {
         @for group in groups {

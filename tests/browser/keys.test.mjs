@@ -1,4 +1,4 @@
-// API keys in a browser: create, copy, disable, enable, delete.
+// API keys in a browser: create, copy, disable, enable, delete, rotate, bind.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -13,6 +13,8 @@ async function withClipboard(page) {
   const granted = ['clipboard-read', 'clipboard-write'].map((name) => ({ permission: { name }, state: 'granted' }));
   await page.browserContext().setPermission(ORIGIN, ...granted);
 }
+
+const stateOf = async (page, name) => (await rowWith(page, name))[6];
 
 test('a key is made, shown once, copied, disabled, enabled and deleted', async (t) => {
   const page = await visitor(t);
@@ -32,16 +34,17 @@ test('a key is made, shown once, copied, disabled, enabled and deleted', async (
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), key);
 
   await clickTo(page, 'link', 'I have copied it');
-  const [, prefix, state] = await rowWith(page, 'laptop');
+  const [, prefix, project] = await rowWith(page, 'laptop');
   assert.ok(key.startsWith(prefix.replace('…', '')) && prefix.length < 20, prefix);
-  assert.equal(state, 'active');
+  assert.equal(project, 'Default');
+  assert.equal(await stateOf(page, 'laptop'), 'active');
   assert.ok(!(await page.content()).includes(key), 'a key is shown once');
 
   await clickTo(page, 'button', 'Disable laptop');
-  assert.equal((await rowWith(page, 'laptop'))[2], 'disabled');
+  assert.equal(await stateOf(page, 'laptop'), 'disabled');
   assert.equal(await statusWith(key), 401);
   await clickTo(page, 'button', 'Enable laptop');
-  assert.equal((await rowWith(page, 'laptop'))[2], 'active');
+  assert.equal(await stateOf(page, 'laptop'), 'active');
   assert.equal(await statusWith(key), 200);
 
   await clickTo(page, 'link', 'Delete laptop');
@@ -71,6 +74,41 @@ test('each request beside a new key can be copied, and has the key in it', async
     assert.equal(copied, await snippet.$eval('code', ({ textContent }) => textContent));
     assert.ok(copied.includes(key) && copied.includes(ORIGIN), copied);
   }
+});
+
+test('a key of a project is rotated, and both secrets work until the grace ends', async (t) => {
+  const page = await visitor(t);
+  await signIn(page, DEMO);
+  await go(page, '/portal/projects');
+  await fill(page, 'name', 'Night shift');
+  await clickTo(page, 'button', 'Create project');
+  await go(page, '/portal/keys');
+  await fill(page, 'name', 'night-worker');
+  await page.click('main form summary');
+  const project = await page.$$eval('select[name="project"] option', (options) =>
+    options.find(({ textContent }) => textContent === 'Night shift').value);
+  await page.select('select[name="project"]', project);
+  await clickTo(page, 'button', 'Create key');
+  const old = await textOf(page, '#new-key');
+  await clickTo(page, 'link', 'I have copied it');
+  assert.equal((await rowWith(page, 'night-worker'))[2], 'Night shift');
+
+  await clickTo(page, 'link', 'Edit night-worker');
+  await page.select('select[name="grace"]', '3600');
+  await clickTo(page, 'button', 'Rotate key');
+  const fresh = await textOf(page, '#new-key');
+  assert.match(fresh, KEY);
+  assert.notEqual(fresh, old);
+  assert.deepEqual([await statusWith(old), await statusWith(fresh)], [200, 200]);
+
+  await clickTo(page, 'link', 'I have copied it');
+  await clickTo(page, 'link', 'Edit night-worker');
+  assert.match(await textOf(page), /Before its rotation[^]*is valid until/);
+  assert.ok(!(await page.content()).includes(fresh), 'a secret is shown once');
+  await page.select('select[name="grace"]', '0');
+  await clickTo(page, 'button', 'Rotate key');
+  const last = await textOf(page, '#new-key');
+  assert.deepEqual([await statusWith(old), await statusWith(fresh), await statusWith(last)], [401, 401, 200]);
 });
 
 test('the form is not sent without a name', async (t) => {

@@ -70,7 +70,7 @@ async fn an_answer_is_streamed_and_paid_by_the_visitors_own_account() {
             .count(),
         1
     );
-    let id = keys.between("/portal/keys/key_", "/").to_owned();
+    let id = keys.between("/portal/keys/key_", "\"").to_owned();
     browser
         .post(&format!("/portal/keys/key_{id}/disable"), &[])
         .await;

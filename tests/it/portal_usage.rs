@@ -71,10 +71,79 @@ async fn usage_adds_up_by_model_by_key_and_by_day() {
     assert_eq!(by_key[1][1..], ["2", "2,000", "800", "120", "$0.00682"]);
     assert_eq!(by_key[2][0], told("laptop", &admin.key));
     assert_eq!(by_key[2][1..], ["2", "1,000", "400", "60", "$0.00182"]);
+    let of_service = vec!["Service keys", "4", "3,000", "1,200", "180", "$0.00864"];
+    let page = admin.page("/portal/usage?by=member").await;
+    assert_eq!(rows(&page, "Usage by member")[1..], [of_service]);
     for query in ["?days=31", "?days=-7", "?by=colour", "?days=7&days=30"] {
         let page = admin.browser.get(&format!("/portal/usage{query}")).await;
         assert_eq!(page.status, 400, "{query}");
     }
+}
+
+#[tokio::test]
+async fn usage_is_told_by_project_and_by_member() {
+    not_at_midnight().await;
+    let admin = Admin::open().await;
+    let path = format!("/operator/accounts/{}/projects", admin.account_id);
+    let project = admin
+        .operate(Method::POST, &path, json!({ "name": "Website" }))
+        .await;
+    let project = project["id"].as_str().unwrap();
+    admin.browser.get("/portal/keys").await;
+    let form = [("name", "hers"), ("project", project)];
+    let made = admin.browser.post("/portal/keys", &form).await;
+    let hers = made.between("id=\"new-key\">", "<").to_owned();
+    let of_left = json!({ "name": "of one who left", "member": "person_gone" });
+    let path = format!("/operator/accounts/{}/keys", admin.account_id);
+    let of_left = admin.operate(Method::POST, &path, of_left).await;
+    let of_left = of_left["key"].as_str().unwrap();
+    admin.gateway.upstream.answer_using(1_000, 0, 60, 0);
+    for (key, times) in [(hers.as_str(), 4), (of_left, 2), (admin.key.as_str(), 1)] {
+        for _ in 0..times {
+            admin.gateway.chat_as(key, &hello(MODEL)).await.assert_ok();
+        }
+    }
+    // The project of a call is that of its key at the time.
+    let key_id = admin.browser.get("/portal/keys").await;
+    let key_id = format!("key_{}", key_id.between("/portal/keys/key_", "\""));
+    admin.gateway.idle().await;
+    let told = |rows: &[Vec<String>]| -> Vec<(String, String)> {
+        let rows = rows[1..].iter();
+        rows.map(|row| (row[0].clone(), row[1].clone())).collect()
+    };
+    let pair = |name: &str, calls: &str| (name.to_owned(), calls.to_owned());
+    let by_project = rows(
+        &admin.page("/portal/usage?by=project").await,
+        "Usage by project",
+    );
+    assert_eq!(
+        told(&by_project),
+        [pair("Website", "4"), pair("Default", "3")]
+    );
+    let by_member = rows(
+        &admin.page("/portal/usage?by=member").await,
+        "Usage by member",
+    );
+    let expected = [
+        pair(&admin.browser.email, "4"),
+        pair("person_gone", "2"),
+        pair("Service keys", "1"),
+    ];
+    assert_eq!(told(&by_member), expected);
+    let csv = admin.browser.get("/portal/usage.csv").await;
+    for end in [
+        format!(",Website,{}", admin.browser.email),
+        ",Default,person_gone".to_owned(),
+        ",Default,".to_owned(),
+    ] {
+        let ends = csv.text.lines().filter(|line| line.ends_with(&end));
+        assert_eq!(ends.count(), 1, "{end}: {}", csv.text);
+    }
+    let moved = json!({ "project": null });
+    let path = format!("/operator/keys/{key_id}");
+    admin.operate(Method::PATCH, &path, moved).await;
+    let page = admin.page("/portal/usage?by=project").await;
+    assert_eq!(told(&rows(&page, "Usage by project")), told(&by_project));
 }
 
 #[tokio::test]
@@ -127,7 +196,7 @@ async fn csv_has_one_line_per_row_and_no_formulas() {
     assert_eq!(
         lines[0],
         "day,key name,key prefix,model,requests,charged requests,prompt tokens,cached tokens,\
-         completion tokens,reasoning tokens,cost USD"
+         completion tokens,reasoning tokens,cost USD,project,member"
     );
     assert_eq!(lines.len(), 1 + names.len());
     let fields = [
@@ -139,7 +208,10 @@ async fn csv_has_one_line_per_row_and_no_formulas() {
         "\"a,b\"",
     ];
     for (field, key) in fields.iter().zip(&keys) {
-        let rest = format!(",{field},{},{MODEL},1,1,11,0,3,0,0.000049", &key[..12]);
+        let rest = format!(
+            ",{field},{},{MODEL},1,1,11,0,3,0,0.000049,Default,",
+            &key[..12]
+        );
         let found = lines.iter().filter(|line| line.ends_with(&rest)).count();
         assert_eq!(found, 1, "{rest}: {lines:?}");
     }

@@ -260,6 +260,16 @@ async fn the_operators_commands_do_what_the_api_does() {
     let key_id = key["id"].as_str().unwrap();
     let mut caller = environment.clone();
     caller.insert("OPENAI_API_KEY".into(), key["key"].as_str().unwrap().into());
+    let rotated = command(&["key", "rotate", key_id, "--grace", "60", "--json"]);
+    assert_eq!(rotated["previous"]["prefix"], key["prefix"]);
+    assert_ne!(rotated["key"], key["key"]);
+    assert_eq!(chat(&caller, "svc-pro").await.0, 200);
+    let rotated = command(&["key", "rotate", key_id, "--grace", "0", "--json"]);
+    assert_eq!(chat(&caller, "svc-pro").await.0, 401);
+    caller.insert(
+        "OPENAI_API_KEY".into(),
+        rotated["key"].as_str().unwrap().into(),
+    );
     for (action, state, status) in [
         ("disable", "disabled", 401),
         ("enable", "active", 200),

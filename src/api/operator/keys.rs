@@ -1,4 +1,4 @@
-//! API keys: create, list, change, disable, enable and delete.
+//! API keys: create, list, change, rotate, disable, enable and delete.
 
 use std::sync::Arc;
 
@@ -17,9 +17,11 @@ use super::{
 };
 use crate::{
     api::Json,
-    base::timestamp,
+    base::{keys::ApiKey, timestamp},
     gateway::{Gateway, actions::OperatorActions},
-    ledger::{Key, KeyFilter, KeyState, KeysPage, LedgerError},
+    ledger::{
+        DEFAULT_GRACE, Key, KeyFilter, KeyState, KeysPage, LedgerError, MAX_GRACE, PreviousSecret,
+    },
 };
 
 /// Keys of a page: unless the query says, and at most.
@@ -37,13 +39,31 @@ struct KeyObject<'a> {
     created_at: String,
     #[serde(flatten)]
     terms: TermsObject<'a>,
-    /// The full key, only in the response that creates it.
+    /// The secret that was replaced, while it is valid.
+    previous: Option<PreviousObject<'a>>,
+    /// The full key, only in the response that creates or rotates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+struct PreviousObject<'a> {
+    prefix: &'a str,
+    valid_until: String,
+}
+
+impl<'a> PreviousObject<'a> {
+    fn of(previous: &'a PreviousSecret) -> Self {
+        Self {
+            prefix: &previous.prefix,
+            valid_until: timestamp::shown(previous.valid_until),
+        }
+    }
+}
+
 impl<'a> KeyObject<'a> {
-    fn new(key: &'a Key) -> Self {
+    fn of(key: &'a Key, gateway: &Gateway) -> Self {
+        let now = gateway.ledger.clock().now();
         Self {
             id: &key.id,
             object: "key",
@@ -53,6 +73,7 @@ impl<'a> KeyObject<'a> {
             state: key.state.as_str(),
             created_at: timestamp::shown(key.created_at),
             terms: TermsObject::of(key),
+            previous: key.previous_at(now).map(PreviousObject::of),
             key: None,
         }
     }
@@ -67,11 +88,16 @@ pub(crate) async fn create(
     let (key, secret) = OperatorActions::by_token(&gateway)
         .create_key(account_id, new)
         .await?;
+    Ok(in_full(&gateway, &key, &secret))
+}
+
+/// The one response that has the key in full.
+fn in_full(gateway: &Gateway, key: &Key, secret: &ApiKey) -> Response {
     let shown = KeyObject {
         key: Some(secret.reveal()),
-        ..KeyObject::new(&key)
+        ..KeyObject::of(key, gateway)
     };
-    Ok(Json(shown).into_response())
+    Json(shown).into_response()
 }
 
 #[derive(Deserialize)]
@@ -122,7 +148,10 @@ pub(crate) async fn list(
     keys.truncate(limit);
     let list = KeyList {
         object: "list",
-        data: keys.iter().map(KeyObject::new).collect(),
+        data: keys
+            .iter()
+            .map(|key| KeyObject::of(key, &gateway))
+            .collect(),
         has_more,
     };
     Ok(Json(list).into_response())
@@ -153,7 +182,30 @@ pub(crate) async fn change(
     let key = OperatorActions::by_token(&gateway)
         .change_key(id, change)
         .await?;
-    Ok(Json(KeyObject::new(&key)).into_response())
+    Ok(Json(KeyObject::of(&key, &gateway)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rotate {
+    /// How long the present secret stays valid.
+    grace_seconds: Option<u32>,
+}
+
+pub(crate) async fn rotate(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(rotate): JsonBody<Rotate>,
+) -> Result<Response, OperatorError> {
+    let grace = rotate.grace_seconds.unwrap_or(DEFAULT_GRACE);
+    if grace > MAX_GRACE {
+        let message = format!("`grace_seconds` must be a number from 0 to {MAX_GRACE} (30 days).");
+        return Err(OperatorError::invalid("grace_seconds", message));
+    }
+    let (key, secret) = OperatorActions::by_token(&gateway)
+        .rotate_key(id, grace)
+        .await?;
+    Ok(in_full(&gateway, &key, &secret))
 }
 
 pub(crate) async fn disable(
@@ -185,5 +237,5 @@ async fn set_state(
     let key = OperatorActions::by_token(&gateway)
         .set_key_state(id, state)
         .await?;
-    Ok(Json(KeyObject::new(&key)).into_response())
+    Ok(Json(KeyObject::of(&key, &gateway)).into_response())
 }

@@ -80,6 +80,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             "/operator/keys/{id}",
             patch(keys::change).delete(keys::delete),
         )
+        .route("/operator/keys/{id}/rotate", post(keys::rotate))
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))
         .route("/operator/accounts/{id}/people", get(people::list))

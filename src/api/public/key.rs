@@ -10,7 +10,11 @@ use serde::Serialize;
 
 use crate::{
     api::{Json, extract::Authenticated},
-    base::{money::NanoUsd, timestamp},
+    base::{
+        keys::KeyDigest,
+        money::NanoUsd,
+        timestamp,
+    },
     gateway::Gateway,
     ledger::{BudgetState, DEFAULT_PROJECT, Key},
     wire::error::GatewayError,
@@ -81,6 +85,31 @@ impl From<BudgetState> for BudgetObject {
     }
 }
 
+/// What differs between the two secrets of a key that was rotated.
+struct Presented<'a> {
+    prefix: &'a str,
+    expires_at: Option<i64>,
+}
+
+impl<'a> Presented<'a> {
+    fn of(key: &'a Key, secret: KeyDigest) -> Self {
+        let expires_at = key.terms.expires_at;
+        let previous = key.previous.as_ref();
+        match previous.filter(|previous| previous.digest == secret) {
+            None => Self {
+                prefix: &key.prefix,
+                expires_at,
+            },
+            Some(previous) => Self {
+                prefix: &previous.prefix,
+                expires_at: Some(
+                    expires_at.map_or(previous.valid_until, |at| at.min(previous.valid_until)),
+                ),
+            },
+        }
+    }
+}
+
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
@@ -91,17 +120,18 @@ pub(crate) async fn show(
     let (payer, terms) = (&key.payer, &key.terms);
     let budgets = gateway.ledger.budgets_above(&caller).await;
     let budgets = budgets.map_err(|_| GatewayError::CreditUnavailable)?;
+    let presented = Presented::of(&key, caller.digest);
     let shown = KeyObject {
         object: "key",
         id: &key.id,
         name: &key.name,
-        prefix: &key.prefix,
+        prefix: presented.prefix,
         project: ProjectObject {
             id: payer.project(),
             name: &project,
         },
         created_at: timestamp::shown(key.created_at),
-        expires_at: terms.expires_at.map(timestamp::shown),
+        expires_at: presented.expires_at.map(timestamp::shown),
         models: terms.models.as_deref(),
         limits: Limits {
             rpm: terms.rpm,

@@ -56,6 +56,26 @@ impl OperatorActions {
         .await
     }
 
+    /// Gives a key a new secret and returns it. The present one is refused after `grace` seconds.
+    pub(crate) async fn rotate_key(
+        &self,
+        id: String,
+        grace: u32,
+    ) -> Result<(Key, ApiKey), ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let (key, secret) = actions.gateway.ledger.rotate_key(&id, grace).await?;
+            let after = json!({
+                "account": key.account_id,
+                "prefix": key.prefix,
+                "grace_seconds": grace,
+            });
+            actions.record("key.rotate", &id, None, Some(after)).await;
+            Ok((key, secret))
+        })
+        .await
+    }
+
     pub(crate) async fn set_key_state(
         &self,
         id: String,

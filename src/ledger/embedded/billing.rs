@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::{Embedded, command::Command, directory::Directory};
 use crate::{
-    base::money::NanoUsd,
+    base::{keys::KeyDigest, money::NanoUsd},
     ledger::{
         Call, Charged, HoldRefused, LedgerError,
         credit::{Credit, Wanted},
@@ -15,15 +15,16 @@ use crate::{
 impl Embedded {
     /// The account's credit, if the call may be charged to it.
     ///
-    /// The key's state is checked in the same step, so a disabled key pays for nothing, however recently it was looked
-    /// up.
+    /// The key's state and its secret are checked in the same step, so a disabled key or a secret that was replaced pays
+    /// for nothing, however recently it was looked up.
     fn payable<'a>(
         &self,
         directory: &'a Directory,
         call: &Call,
+        secret: KeyDigest,
         now: i64,
     ) -> Result<MutexGuard<'a, Credit>, HoldRefused> {
-        if !directory.is_active(&call.payer.key_id, now) {
+        if !directory.is_accepted(&call.payer.key_id, secret, now) {
             return Err(HoldRefused::KeyInactive);
         }
         let no_account = |balance| HoldRefused::NoAccount { balance };
@@ -41,10 +42,15 @@ impl Embedded {
     }
 
     /// Places the call's hold, or refuses and changes nothing. Returns when the credit that pays for it expires.
-    pub(crate) fn hold(&self, call: &Call, overdraft: NanoUsd) -> Result<Option<i64>, HoldRefused> {
+    pub(crate) fn hold(
+        &self,
+        call: &Call,
+        secret: KeyDigest,
+        overdraft: NanoUsd,
+    ) -> Result<Option<i64>, HoldRefused> {
         let directory = self.read();
         let now = call.admitted_ms.div_euclid(1_000);
-        let mut credit = self.payable(&directory, call, now)?;
+        let mut credit = self.payable(&directory, call, secret, now)?;
         let expires_at = credit.expires_at(now);
         let wanted = Wanted {
             id: call.id,
@@ -61,13 +67,14 @@ impl Embedded {
     pub(crate) fn extend(
         &self,
         call: &Call,
+        secret: KeyDigest,
         amount: NanoUsd,
         worst: NanoUsd,
         overdraft: NanoUsd,
     ) -> Result<(), HoldRefused> {
         let directory = self.read();
         let now = self.clock.now();
-        let mut credit = self.payable(&directory, call, now)?;
+        let mut credit = self.payable(&directory, call, secret, now)?;
         let wanted = Wanted {
             id: call.id,
             payer: &call.payer,

@@ -17,6 +17,7 @@ use crate::{
         Account, AccountChange, Call, Charged, Edit, Grant, Key, KeyChange, KeyState, LedgerError,
         LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation,
         budgets::{Budget, BudgetChange, BudgetState},
+        rotation::Rotation,
     },
     net::callbacks::{Callback, Queue},
     wire::chat::Usage,
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
     ChangeKey(String, Box<KeyChange>, Reply<Key>),
+    /// Gives a key a new secret, at a time in seconds.
+    RotateKey(String, Box<Rotation>, i64, Reply<Key>),
     ChangeProject(steps::ProjectChange, Reply<Project>),
     /// Sets a budget at a time in seconds; what was spent is summed up to some entry.
     SetBudget(Box<BudgetChange>, i64, SummedUp, Reply<BudgetState>),
@@ -235,6 +238,12 @@ impl Command {
             Self::ChangeKey(id, change, reply) => {
                 let result = run(within, |database, directory| {
                     steps::change_key(database, directory, &id, *change)
+                });
+                executed(result, reply, Outcome::Key)
+            }
+            Self::RotateKey(id, new, now, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::rotate_key(database, directory, &id, *new, now)
                 });
                 executed(result, reply, Outcome::Key)
             }

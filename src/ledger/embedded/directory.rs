@@ -71,10 +71,10 @@ impl Shared {
 }
 
 impl Directory {
-    /// The caller that an active key belongs to at this time.
+    /// The caller that presents a valid secret of an active key at this time.
     pub(crate) fn caller(&self, digest: KeyDigest, now: i64) -> Option<Caller> {
         let key = self.keys.get(self.by_digest.get(&digest)?)?;
-        if !key.is_active(now) {
+        if !key.accepts(digest, now) {
             return None;
         }
         let account = self.accounts.get(&key.account_id)?;
@@ -127,9 +127,10 @@ impl Directory {
         self.models.get(id).copied().unwrap_or_default()
     }
 
-    pub(crate) fn is_active(&self, key_id: &str, now: i64) -> bool {
+    /// Whether a secret may use the key at this time.
+    pub(crate) fn is_accepted(&self, key_id: &str, digest: KeyDigest, now: i64) -> bool {
         let key = self.keys.get(key_id);
-        key.is_some_and(|key| key.is_active(now))
+        key.is_some_and(|key| key.accepts(digest, now))
     }
 
     /// Locks the account's credit; the lock is never held during disk I/O.
@@ -281,6 +282,11 @@ impl Directory {
 
     /// Stores a live key, or removes a deleted one.
     pub(crate) fn put_key(&mut self, key: Key) -> Key {
+        if let Some(before) = self.keys.get(&key.id) {
+            for digest in before.digests() {
+                self.by_digest.remove(&digest);
+            }
+        }
         let of_account = self.keys_by_account.entry(key.account_id.clone());
         let of_account = of_account.or_default();
         if key.state == KeyState::Deleted {
@@ -288,11 +294,12 @@ impl Directory {
             if of_account.is_empty() {
                 self.keys_by_account.remove(&key.account_id);
             }
-            self.by_digest.remove(&key.digest);
             self.keys.remove(&key.id);
         } else {
             of_account.insert(key.id.clone());
-            self.by_digest.insert(key.digest, key.id.clone());
+            for digest in key.digests() {
+                self.by_digest.insert(digest, key.id.clone());
+            }
             self.keys.insert(key.id.clone(), key.clone());
         }
         key

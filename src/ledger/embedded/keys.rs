@@ -1,7 +1,7 @@
 //! Keys: live ones are in memory, deleted ones are read from the file.
 
 use super::{Embedded, command::Command, sqlite::keys};
-use crate::ledger::{Key, KeyChange, KeyState, KeysPage, LedgerError};
+use crate::ledger::{Key, KeyChange, KeyState, KeysPage, LedgerError, rotation::Rotation};
 
 impl Embedded {
     /// Stores a key by its digest, unless the account has `max` live keys.
@@ -25,6 +25,13 @@ impl Embedded {
         let (id, change) = (id.to_owned(), Box::new(change));
         self.writer
             .execute(|reply| Command::ChangeKey(id, change, reply))
+            .await
+    }
+
+    pub(crate) async fn rotate_key(&self, id: &str, new: Rotation) -> Result<Key, LedgerError> {
+        let (id, now) = (id.to_owned(), self.clock.now());
+        self.writer
+            .execute(|reply| Command::RotateKey(id, Box::new(new), now, reply))
             .await
     }
 

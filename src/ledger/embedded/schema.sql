@@ -45,7 +45,11 @@ CREATE TABLE api_keys (
     -- JSON: the IDs of the models that it may call.
     models     TEXT,
     rpm        INTEGER CHECK (rpm > 0),
-    tpm        INTEGER CHECK (tpm > 0)
+    tpm        INTEGER CHECK (tpm > 0),
+    -- The secret that the last rotation replaced, and the time from which on it is refused. NULL if there is none.
+    previous_prefix TEXT,
+    previous_digest BLOB UNIQUE,
+    previous_until  INTEGER
 ) STRICT;
 -- The keys of an account, page by page; and those that count against its maximum.
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);

@@ -16,6 +16,7 @@ use crate::{
         LedgerError, LimitRule, ModelSettings, PendingCharge, Project, Violation,
         budgets::{Budget, BudgetChange, BudgetScope, BudgetState, Budgets, Counted, MAX_BUDGETS},
         credit::Funds,
+        rotation::Rotation,
     },
     wire::chat::Usage,
 };
@@ -181,17 +182,34 @@ pub(crate) fn change_key(
     id: &str,
     change: KeyChange,
 ) -> Result<Key, LedgerError> {
-    let live = directory.read().key(id).cloned();
-    let Some(key) = live else {
-        return Err(match database.key(id)? {
-            Some(_) => LedgerError::KeyDeleted,
-            None => missing("key", id),
-        });
-    };
-    let key = change.applied_to(key);
+    let key = change.applied_to(live_key(database, directory, id)?);
     check_project(directory, &key)?;
     database.update_key(&key)?;
     Ok(directory.write().put_key(key))
+}
+
+/// Gives a live key a new secret.
+pub(crate) fn rotate_key(
+    database: &Database,
+    directory: &Shared,
+    id: &str,
+    new: Rotation,
+    now: i64,
+) -> Result<Key, LedgerError> {
+    let key = live_key(database, directory, id)?.rotated(new, now);
+    database.update_secrets(&key)?;
+    Ok(directory.write().put_key(key))
+}
+
+fn live_key(database: &Database, directory: &Shared, id: &str) -> Result<Key, LedgerError> {
+    let live = directory.read().key(id).cloned();
+    match live {
+        Some(key) => Ok(key),
+        None => Err(match database.key(id)? {
+            Some(_) => LedgerError::KeyDeleted,
+            None => missing("key", id),
+        }),
+    }
 }
 
 /// Whether the key's project is one of its account.

@@ -78,6 +78,9 @@ const API_KEYS: Table = Table {
         Column::text("models"),
         Column::int("rpm"),
         Column::int("tpm"),
+        Column::text("previous_prefix"),
+        Column::bytes("previous_digest"),
+        Column::int("previous_until"),
     ],
     identity: None,
 };

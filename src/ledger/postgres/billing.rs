@@ -14,7 +14,7 @@ use super::{
     record::CallRecord,
 };
 use crate::{
-    base::money::NanoUsd,
+    base::{keys::KeyDigest, money::NanoUsd},
     ledger::{Call, CallId, Charged, HoldRefused, LedgerError, Seen},
     wire::chat::Usage,
 };
@@ -38,10 +38,11 @@ impl Shared {
     pub(crate) async fn hold(
         &self,
         call: &Call,
+        secret: KeyDigest,
         seen: Seen,
         overdraft: NanoUsd,
     ) -> Result<Option<i64>, HoldRefused> {
-        let terms = terms(call, call.held, call.most, overdraft);
+        let terms = terms(call, secret, call.held, call.most, overdraft);
         let opening = OpeningCall::new(self, call);
         let waiting = self.submit_and_wait(&call.account_id, || Operation::hold(terms, seen));
         let (reply, text) = waiting.await?;
@@ -55,11 +56,12 @@ impl Shared {
     pub(crate) async fn extend(
         &self,
         call: &Call,
+        secret: KeyDigest,
         amount: NanoUsd,
         worst: NanoUsd,
         overdraft: NanoUsd,
     ) -> Result<(), HoldRefused> {
-        let terms = terms(call, amount, worst, overdraft);
+        let terms = terms(call, secret, amount, worst, overdraft);
         let waiting = self.submit_and_wait(&call.account_id, || Operation::extend(terms));
         let (_, text) = waiting.await?;
         self.inner.open_calls.set_hold(call.id, text);
@@ -184,11 +186,18 @@ impl Shared {
     }
 }
 
-fn terms(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> HoldTerms<'_> {
+fn terms(
+    call: &Call,
+    secret: KeyDigest,
+    amount: NanoUsd,
+    worst: NanoUsd,
+    overdraft: NanoUsd,
+) -> HoldTerms<'_> {
     HoldTerms {
         id: call.id,
         account_id: &call.account_id,
         payer: &call.payer,
+        secret,
         amount,
         worst,
         overdraft,

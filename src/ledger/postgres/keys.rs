@@ -13,12 +13,15 @@ use super::{
 use crate::{
     base::keys::KeyDigest,
     db::postgres::Error,
-    ledger::{Edit, Key, KeyChange, KeyState, KeyTerms, KeysPage, LedgerError, Payer},
+    ledger::{
+        Edit, Key, KeyChange, KeyState, KeyTerms, KeysPage, LedgerError, Payer, PreviousSecret,
+        rotation::Rotation,
+    },
 };
 
 const COLUMNS: &str =
     "id, account_id, name, prefix, state, created_at, digest, project_id, member_id, expires_at,
-    models, rpm, tpm";
+    models, rpm, tpm, previous_prefix, previous_digest, previous_until";
 
 impl Shared {
     /// Stores an active key by its digest, unless the account has `max` live keys.
@@ -46,7 +49,7 @@ impl Shared {
             (&tpm as _, Type::INT8),
         ];
         let query = "SELECT create_key(
-            ROW($2, $1, $3, $4, 'active', $5, $6, $8, $9, $10, $11, $12, $13)::api_keys, $7)";
+            ROW($2, $1, $3, $4, 'active', $5, $6, $8, $9, $10, $11, $12, $13, NULL, NULL, NULL)::api_keys, $7)";
         let created: String = self.inner.pool.query_one(query, &parameters).await?;
         match created.as_str() {
             "created" => Ok(key),
@@ -68,20 +71,56 @@ impl Shared {
         let text = state.as_str();
         let parameters = [(&id as _, Type::TEXT), (&text as _, Type::TEXT)];
         let rows = self.inner.pool.query(&query, &parameters).await?;
-        if let Some(row) = rows.first() {
-            let key = read(row)?;
-            if state != KeyState::Active {
-                self.cache.put_caller(key.digest, None);
-            }
-            return Ok(key);
+        let Some(row) = rows.first() else {
+            return Err(self.not_live(id).await);
+        };
+        let key = read(row)?;
+        if state != KeyState::Active {
+            self.forget_callers(&key);
         }
+        Ok(key)
+    }
+
+    /// Gives a live key a new secret. The server's clock decides how long the present one stays valid.
+    pub(crate) async fn rotate_key(&self, id: &str, new: Rotation) -> Result<Key, LedgerError> {
+        let query = format!(
+            "UPDATE api_keys SET prefix = $2, digest = $3,
+                 previous_prefix = CASE WHEN $4 > 0 THEN prefix END,
+                 previous_digest = CASE WHEN $4 > 0 THEN digest END,
+                 previous_until = CASE WHEN $4 > 0 THEN present_second($5) + $4 END
+             WHERE id = $1 AND state <> 'deleted' RETURNING {COLUMNS}"
+        );
+        let (digest, grace) = (new.digest.0.as_slice(), i64::from(new.grace));
+        let now = self.inner.clock.manual_now();
+        let parameters = [
+            (&id as _, Type::TEXT),
+            (&new.prefix as _, Type::TEXT),
+            (&digest as _, Type::BYTEA),
+            (&grace as _, Type::INT8),
+            (&now as _, Type::INT8),
+        ];
+        let rows = self.inner.pool.query(&query, &parameters).await?;
+        match rows.first() {
+            Some(row) => Ok(read(row)?),
+            None => Err(self.not_live(id).await),
+        }
+    }
+
+    /// Why a live key was not found.
+    async fn not_live(&self, id: &str) -> LedgerError {
         let there = "SELECT 1 FROM api_keys WHERE id = $1";
-        let there = self.inner.pool.query(there, &[(&id, Type::TEXT)]).await?;
-        Err(if there.is_empty() {
-            missing("key", id)
-        } else {
-            LedgerError::KeyDeleted
-        })
+        match self.inner.pool.query(there, &[(&id, Type::TEXT)]).await {
+            Ok(there) if there.is_empty() => missing("key", id),
+            Ok(_) => LedgerError::KeyDeleted,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Removes the callers of a key from the cache.
+    fn forget_callers(&self, key: &Key) {
+        for digest in key.digests() {
+            self.cache.put_caller(digest, None);
+        }
     }
 
     pub(crate) async fn change_key(&self, id: &str, change: KeyChange) -> Result<Key, LedgerError> {
@@ -102,7 +141,7 @@ impl Shared {
         let query = format!("SELECT {COLUMNS} FROM api_keys WHERE id = $1");
         let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         let key = read(rows.first().ok_or_else(|| missing("key", id))?)?;
-        self.cache.put_caller(key.digest, None);
+        self.forget_callers(&key);
         Ok(key)
     }
 
@@ -202,8 +241,25 @@ fn read(row: &Row) -> Result<Key, Error> {
         prefix: get(row, 3)?,
         state: KeyState::parse(&state).ok_or_else(|| unreadable("a key's state"))?,
         created_at: get(row, 5)?,
-        digest: KeyDigest(digest.try_into().map_err(|_| unreadable("a digest"))?),
+        digest: read_digest(digest)?,
+        previous: read_previous(row)?,
         payer: Arc::new(payer),
         terms: Arc::new(terms),
     })
+}
+
+fn read_digest(digest: Vec<u8>) -> Result<KeyDigest, Error> {
+    let digest = digest.try_into().map_err(|_| unreadable("a digest"))?;
+    Ok(KeyDigest(digest))
+}
+
+fn read_previous(row: &Row) -> Result<Option<PreviousSecret>, Error> {
+    let Some(valid_until) = get(row, 15)? else {
+        return Ok(None);
+    };
+    Ok(Some(PreviousSecret {
+        prefix: get(row, 13)?,
+        digest: read_digest(get(row, 14)?)?,
+        valid_until,
+    }))
 }

@@ -127,8 +127,12 @@ async fn query(
         .filter_map(|lookup| lookup.digest.as_ref())
         .map(|digest| digest.0.as_slice())
         .collect();
+    let now = inner.clock.manual_now();
     let rows = open
-        .query_typed("SELECT look_up($1)::text", &[(&digests, Type::BYTEA_ARRAY)])
+        .query_typed(
+            "SELECT look_up($1, $2)::text",
+            &[(&digests, Type::BYTEA_ARRAY), (&now, Type::INT8)],
+        )
         .await?;
     *connection = Some(open);
     let row = rows.first().ok_or_else(unreadable)?;
@@ -165,17 +169,9 @@ fn send_replies(batch: Vec<Lookup>, found: Reply) {
         })
         .collect();
     for Lookup { digest, reply } in batch {
-        let caller = digest.and_then(|digest| known.get(&hex(&digest)).cloned());
+        let caller = digest.and_then(|digest| known.get(&digest.to_hex()).cloned());
         let _ = reply.send((caller, found.settings));
     }
-}
-
-fn hex(digest: &KeyDigest) -> String {
-    use std::fmt::Write as _;
-    digest.0.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn unreadable() -> Error {

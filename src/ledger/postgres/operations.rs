@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::record::{CallRecord, EncodedReservation};
 use crate::{
-    base::{money::NanoUsd, rate::Reservation},
+    base::{keys::KeyDigest, money::NanoUsd, rate::Reservation},
     ledger::{
         BudgetShortage, CallId, HoldRefused, Idempotency, KeyTaken, LedgerError, Payer, Seen,
         budgets::narrowest_first, credit::Shortage,
@@ -101,6 +101,8 @@ pub(crate) struct HoldTerms<'a> {
     pub id: CallId,
     pub account_id: &'a str,
     pub payer: &'a Payer,
+    /// Digest of the secret that the request presented.
+    pub secret: KeyDigest,
     pub amount: NanoUsd,
     pub worst: NanoUsd,
     pub overdraft: NanoUsd,
@@ -146,6 +148,7 @@ struct EncodedTerms<'a> {
     project_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     member_id: Option<&'a str>,
+    secret: String,
     amount_nano_usd: i64,
     worst_case_nano_usd: i64,
     overdraft_nano_usd: i64,
@@ -175,6 +178,7 @@ impl<'a> Encoded<'a> {
                 key_id: &terms.payer.key_id,
                 project_id: terms.payer.project_id.as_deref(),
                 member_id: terms.payer.member_id.as_deref(),
+                secret: terms.secret.to_hex(),
                 amount_nano_usd: terms.amount.nanos(),
                 worst_case_nano_usd: terms.worst.nanos(),
                 overdraft_nano_usd: terms.overdraft.nanos(),

@@ -23,6 +23,7 @@ async fn hold_with(paying: &Paying, key_id: &str, model: &str) -> Held {
     let request = paying.request(COST, COST, 0);
     let request = HoldRequest {
         payer: &Payer::service(key_id),
+        secret: paying.ledger.key(key_id).await.unwrap().digest,
         model,
         ..request
     };

@@ -129,12 +129,7 @@ async fn terms_change_for_the_next_call(store: TestStore) {
 
 async fn an_expired_key_is_unknown_and_holds_nothing(store: TestStore) {
     let paying = Paying::on_with(store, 100).await;
-    // Of the server's clock, which decides for a shared ledger.
-    let now = crate::base::timestamp::now();
-    let at = match &*paying.ledger {
-        Ledger::Embedded(_) => paying.ledger.clock().now(),
-        Ledger::Shared(_) => now,
-    };
+    let at = paying.now();
     let expire = |at: i64| KeyChange {
         expires_at: Edit::Set(at),
         ..KeyChange::default()

@@ -78,6 +78,7 @@ async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
         let request = payer.request(COST, COST, 0);
         let request = HoldRequest {
             payer: &Payer::service(key_id),
+            secret: payer.ledger.key(key_id).await.unwrap().digest,
             model,
             ..request
         };

@@ -53,6 +53,7 @@ mod contract_keys;
 mod contract_pages;
 mod contract_pending;
 mod contract_prune;
+mod contract_rotation;
 mod contract_sessions;
 mod contract_watched;
 mod machine;
@@ -278,6 +279,7 @@ impl Paying {
             request_id: "req_test",
             account_id: &self.account_id,
             payer: &self.payer,
+            secret: self.digest,
             model: "svc-standard",
             routed_model: "svc-standard",
             // A nano-dollar a token.

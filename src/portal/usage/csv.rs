@@ -1,23 +1,23 @@
 //! Usage as CSV (RFC 4180).
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::fmt::Write as _;
 
-use crate::ledger::{DayUse, Key};
+use super::names::Names;
+use crate::ledger::DayUse;
 
 const COLUMNS: &str = "day,key name,key prefix,model,requests,charged requests,prompt tokens,\
-     cached tokens,completion tokens,reasoning tokens,cost USD\r\n";
+     cached tokens,completion tokens,reasoning tokens,cost USD,project,member\r\n";
 
-/// A line for each day, key and model.
-pub(crate) fn render(rows: &[DayUse], keys: &[Key]) -> String {
-    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
+/// A line for each day, key, model and project. New columns are added at the end, for programs that count them.
+pub(crate) fn render(rows: &[DayUse], names: &Names) -> String {
     let mut text = String::from(COLUMNS);
     for row in rows {
-        let key = keys.get(row.key_id.as_str());
+        let key = names.key(row);
         let name = key.map_or(row.key_id.as_str(), |key| &key.name);
         let prefix = key.map_or("", |key| &key.prefix);
         let _ = write!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{}\r\n",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
             field(&row.day),
             field(name),
             field(prefix),
@@ -29,6 +29,8 @@ pub(crate) fn render(rows: &[DayUse], keys: &[Key]) -> String {
             row.completion,
             row.reasoning,
             row.cost,
+            field(names.project(row)),
+            field(names.member(row).unwrap_or_default()),
         );
     }
     text

@@ -16,9 +16,11 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    const ALL: [Self; 3] = [
+    const ALL: [Self; 5] = [
         Self::Groups(GroupBy::Model),
         Self::Groups(GroupBy::Key),
+        Self::Groups(GroupBy::Project),
+        Self::Groups(GroupBy::Member),
         Self::Sessions,
     ];
 

@@ -1,12 +1,9 @@
-//! Sums of usage rows by model or key, and by day.
+//! Sums of usage rows by model, key, project or member, and by day.
 
 use std::collections::HashMap;
 
-use crate::{
-    base::money::NanoUsd,
-    ledger::{DayUse, Key},
-    portal::keys::shown_name,
-};
+use super::names::{Named, Names};
+use crate::{base::money::NanoUsd, ledger::DayUse};
 
 /// Most groups of a page.
 const MAX_GROUPS: usize = 200;
@@ -16,6 +13,8 @@ const MAX_GROUPS: usize = 200;
 pub(crate) enum GroupBy {
     Model,
     Key,
+    Project,
+    Member,
 }
 
 impl GroupBy {
@@ -23,6 +22,8 @@ impl GroupBy {
         match self {
             Self::Model => "model",
             Self::Key => "key",
+            Self::Project => "project",
+            Self::Member => "member",
         }
     }
 }
@@ -75,7 +76,7 @@ impl Totals {
     }
 }
 
-/// The usage of one model or key.
+/// The usage of one model, key, project or member.
 pub(crate) struct Group<'a> {
     pub name: &'a str,
     /// The prefix of a key; names of keys are not unique.
@@ -95,22 +96,15 @@ impl Group<'_> {
 }
 
 /// The groups, most expensive first. If there are too many for a page, the last ones are merged into one.
-pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> Vec<Group<'a>> {
-    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
+pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, names: &'a Names) -> Vec<Group<'a>> {
     let mut groups: HashMap<&str, Group<'a>> = HashMap::new();
     for row in rows {
-        let id = match by {
-            GroupBy::Model => row.model.as_str(),
-            GroupBy::Key => row.key_id.as_str(),
-        };
-        let group = groups.entry(id).or_insert_with(|| {
-            let key = keys.get(id);
-            Group {
-                name: key.map_or(id, |key| shown_name(key)),
-                prefix: key.map(|key| key.prefix.as_str()),
-                totals: Totals::default(),
-                by_day: HashMap::new(),
-            }
+        let Named { id, name, prefix } = names.group(row, by);
+        let group = groups.entry(id).or_insert_with(|| Group {
+            name,
+            prefix,
+            totals: Totals::default(),
+            by_day: HashMap::new(),
         });
         group.totals.add(row);
         group.by_day.entry(&row.day).or_default().add(row);
@@ -168,14 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_summed_by_model_or_key_most_expensive_first() {
+    fn rows_are_summed_by_what_is_chosen_most_expensive_first() {
         let rows = [
             row("2026-11-15", "key_a", "cheap", 1, 5),
             row("2026-11-15", "key_b", "dear", 2, 70),
             row("2026-11-16", "key_a", "dear", 3, 30),
         ];
+        let names = Names::default();
         let summary = |by| -> Vec<_> {
-            let groups = grouped(&rows, by, &[]);
+            let groups = grouped(&rows, by, &names);
             let summary = groups.iter().map(|group| {
                 let (totals, days) = (group.totals, group.by_day.len());
                 (group.label(), totals.calls, totals.cost.nanos(), days)
@@ -190,6 +185,11 @@ mod tests {
             summary(GroupBy::Key),
             [("key_b".into(), 2, 70, 1), ("key_a".into(), 4, 35, 2)]
         );
+        assert_eq!(summary(GroupBy::Project), [("Default".into(), 6, 105, 2)]);
+        assert_eq!(
+            summary(GroupBy::Member),
+            [("Service keys".into(), 6, 105, 2)]
+        );
         let all = Totals::of(&rows);
         assert_eq!((all.prompt, all.cached, all.completion), (60, 12, 18));
     }
@@ -199,7 +199,8 @@ mod tests {
         let rows: Vec<_> = (0..1_000)
             .map(|key| row("2026-11-15", &format!("key_{key}"), "m", 1, key))
             .collect();
-        let groups = grouped(&rows, GroupBy::Key, &[]);
+        let names = Names::default();
+        let groups = grouped(&rows, GroupBy::Key, &names);
         assert_eq!(groups.len(), MAX_GROUPS);
         assert_eq!(
             (groups[0].name, groups[199].name),

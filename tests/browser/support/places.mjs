@@ -12,7 +12,7 @@ const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, pa
 /** The portal's pages in the navigation, in its order. */
 export const PAGES = [
   page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
-  page('keys', '/portal/keys', 'API keys', 'production', 'old laptop', 'disabled', 'Create key'),
+  page('keys', '/portal/keys', 'API keys', 'production', 'Website', 'old laptop', 'disabled', 'Create key'),
   page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
   page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
@@ -24,6 +24,7 @@ export const PAGES = [
 
 /** Pages reached from those, and special states of them. */
 export const STATES = [
+  page('usage-by-member', '/portal/usage?by=member', 'Usage by member', 'Service keys'),
   page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
   {
     name: 'request',
@@ -41,6 +42,15 @@ export const STATES = [
       await clickTo(page, 'link', 'Delete old laptop');
     },
   },
+  {
+    name: 'key',
+    says: ['old laptop', 'Project', 'Last day', 'Models', 'Save', 'Rotate key'],
+    async open(page) {
+      await go(page, '/portal/keys');
+      await clickTo(page, 'link', 'Edit old laptop');
+    },
+  },
+  page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
   {

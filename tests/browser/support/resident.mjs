@@ -33,9 +33,11 @@ async function create(visitor) {
   const soon = new Date(Date.now() + 30 * 86_400_000).toISOString().replace(/\.\d+Z/, 'Z');
   await operate('POST', `${account}/grants`, { amount: '5.00', reason: 'Welcome', expires_at: soon });
   await operate('POST', `${account}/grants`, { amount: '120.00', reason: 'Invoice 2026-0417' });
+  const website = await operate('POST', `${account}/projects`, { name: 'Website' });
   const keys = {};
   for (const name of ['production', 'laptop', 'nightly tests', 'old laptop']) {
-    keys[name] = await operate('POST', `${account}/keys`, { name });
+    const project = name === 'production' ? website.id : undefined;
+    keys[name] = await operate('POST', `${account}/keys`, { name, project });
   }
   await operate('POST', `/operator/keys/${keys['old laptop'].id}/disable`);
   for (const [name, model, content] of REQUESTS) {

@@ -252,7 +252,7 @@ impl Browser {
         made.assert_page();
         let key = format!("sk-svc-{}", made.between("id=\"new-key\">sk-svc-", "<"));
         let list = self.get("/portal/keys").await;
-        let id = format!("key_{}", list.between("/portal/keys/key_", "/"));
+        let id = format!("key_{}", list.between("/portal/keys/key_", "\""));
         (id, key)
     }
 }

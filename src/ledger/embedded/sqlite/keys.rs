@@ -7,17 +7,18 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{Database, unreadable};
 use crate::{
     base::keys::KeyDigest,
-    ledger::{Key, KeyFilter, KeyState, KeyTerms, Payer},
+    ledger::{Key, KeyFilter, KeyState, KeyTerms, Payer, PreviousSecret},
 };
 
 const COLUMNS: &str =
     "id, account_id, name, prefix, state, created_at, digest, project_id, member_id, expires_at,
-    models, rpm, tpm";
+    models, rpm, tpm, previous_prefix, previous_digest, previous_until";
 
 impl Database {
     pub(crate) fn insert_key(&self, key: &Key) -> rusqlite::Result<()> {
         let insert = format!(
-            "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+            "INSERT INTO api_keys ({COLUMNS})
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, NULL, NULL, NULL)"
         );
         self.connection.execute(
             &insert,
@@ -53,6 +54,24 @@ impl Database {
                 key.terms.models_json(),
                 key.terms.rpm,
                 key.terms.tpm,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Stores the digests and prefixes of a key that was rotated.
+    pub(crate) fn update_secrets(&self, key: &Key) -> rusqlite::Result<()> {
+        let previous = key.previous.as_ref();
+        self.connection.execute(
+            "UPDATE api_keys SET prefix = ?2, digest = ?3, previous_prefix = ?4, previous_digest = ?5,
+                 previous_until = ?6 WHERE id = ?1",
+            params![
+                key.id,
+                key.prefix,
+                key.digest.0,
+                previous.map(|previous| &previous.prefix),
+                previous.map(|previous| previous.digest.0),
+                previous.map(|previous| previous.valid_until),
             ],
         )?;
         Ok(())
@@ -125,7 +144,19 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
         state: KeyState::parse(&state).ok_or_else(|| unreadable(4, "state"))?,
         created_at: row.get(5)?,
         digest: KeyDigest(row.get(6)?),
+        previous: read_previous(row)?,
         payer: Arc::new(payer),
         terms: Arc::new(terms),
     })
+}
+
+fn read_previous(row: &Row<'_>) -> rusqlite::Result<Option<PreviousSecret>> {
+    let Some(valid_until) = row.get(15)? else {
+        return Ok(None);
+    };
+    Ok(Some(PreviousSecret {
+        prefix: row.get(13)?,
+        digest: KeyDigest(row.get(14)?),
+        valid_until,
+    }))
 }

@@ -15,7 +15,7 @@ use crate::{
         money::{NanoUsd, TokenPrice},
     },
     catalog::Prices,
-    ledger::{HoldRequest, MAX_KEYS, NewGrant, Payer, Seen, tests::new_account},
+    ledger::{HoldRequest, Key, MAX_KEYS, NewGrant, Seen, tests::new_account},
 };
 
 const KILLS: u64 = 200;
@@ -241,17 +241,17 @@ async fn a_process_that_is_killed() {
     report(""); // after what the test runner may have begun to print
     let ledger = Arc::new(Ledger::open(Path::new(&path), durability).unwrap());
     let account_id = ledger.accounts().await.unwrap().remove(0).id;
-    let key_id = ledger.keys(&account_id).await.unwrap().remove(0).id;
+    let key = ledger.keys(&account_id).await.unwrap().remove(0);
     let callers = (0..CALLERS).map(|caller| {
         let (ledger, random) = (ledger.clone(), Random(seed * CALLERS + caller));
-        tokio::spawn(spend(ledger, account_id.clone(), key_id.clone(), random))
+        tokio::spawn(spend(ledger, account_id.clone(), key.clone(), random))
     });
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
 }
 
-async fn spend(ledger: Arc<Ledger>, account_id: String, key_id: String, mut random: Random) {
+async fn spend(ledger: Arc<Ledger>, account_id: String, key: Key, mut random: Random) {
     // A nano-dollar a token.
     let prices = Arc::new(Prices::flat(
         TokenPrice::from_picos(1_000),
@@ -268,7 +268,8 @@ async fn spend(ledger: Arc<Ledger>, account_id: String, key_id: String, mut rand
             reservations: &[],
             request_id: "req_test",
             account_id: &account_id,
-            payer: &Payer::service(&*key_id),
+            payer: &key.payer,
+            secret: key.digest,
             model: "svc-standard",
             routed_model: "svc-standard",
             prices: prices.clone(),

@@ -62,11 +62,13 @@ BEGIN
     RETURN swept;
 END $$;
 
--- The callers of active keys, and the version of the settings.
-CREATE OR REPLACE FUNCTION look_up(p_digests bytea[]) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+-- The callers of active keys by valid secrets, and the version of the settings.
+CREATE OR REPLACE FUNCTION look_up(p_digests bytea[], p_now bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    now_s bigint := present_second(p_now);
 BEGIN
     RETURN jsonb_build_object('settings', (SELECT version FROM settings), 'callers', (
-        SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(digest, 'hex'), 'key', k.id,
+        SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(secret, 'hex'), 'key', k.id,
             'account', a.id, 'track', track, 'tier', tier, 'closed', closed, 'version', version,
             'project', k.project_id, 'member', k.member_id, 'key_expires', k.expires_at, 'models', k.models,
             'rpm', k.rpm, 'tpm', k.tpm,
@@ -75,9 +77,11 @@ BEGIN
                 WHERE f.remaining_nano_usd > f.held_nano_usd
                     AND f.expires_at > extract(epoch FROM clock_timestamp())
                     AND f.expires_at < 9223372036854775807))), '[]')
-        FROM api_keys k JOIN accounts a ON a.id = k.account_id
-        WHERE digest = ANY (p_digests) AND state = 'active'
-            AND (k.expires_at IS NULL OR k.expires_at > extract(epoch FROM clock_timestamp()))));
+        FROM (SELECT digest AS secret, api_keys.* FROM api_keys WHERE digest = ANY (p_digests)
+            UNION ALL SELECT previous_digest, api_keys.* FROM api_keys
+                WHERE previous_digest = ANY (p_digests) AND previous_until > now_s) k
+            JOIN accounts a ON a.id = k.account_id
+        WHERE state = 'active' AND (k.expires_at IS NULL OR k.expires_at > now_s)));
 END $$;
 
 -- Sets the operator's settings of a model; NULL keeps a value.

@@ -47,7 +47,7 @@ DECLARE
     batch batch_context;
     steps batch_step[];
     step batch_step;
-    active_keys text[];
+    valid_secrets text[];
     is_key_active boolean;
     locked accounts[];
     next_locked integer := 1;
@@ -79,16 +79,18 @@ BEGIN
     -- Read once for all: the batch was sent after its requests had arrived, so changes that were made before are seen.
     batch := (p_slot, p_epoch, EXISTS (SELECT 1 FROM gateways WHERE slot = p_slot AND epoch = p_epoch),
         (SELECT version FROM settings));
-    active_keys := ARRAY(SELECT account_id || ' ' || id FROM api_keys
+    now_s := present_second(p_now);
+    valid_secrets := ARRAY(SELECT account_id || ' ' || id || ' ' || encode(secret, 'hex') FROM api_keys
+        CROSS JOIN unnest(ARRAY[digest, CASE WHEN previous_until > now_s THEN previous_digest END]) AS secret
         WHERE state = 'active' AND id = ANY (ARRAY(SELECT key_id FROM unnest(steps)))
-            AND (expires_at IS NULL OR expires_at > extract(epoch FROM clock_timestamp())));
+            AND (expires_at IS NULL OR expires_at > now_s) AND secret IS NOT NULL);
     locked := ARRAY(SELECT accounts FROM accounts
         WHERE id = ANY (ARRAY(SELECT account_id FROM unnest(steps))) ORDER BY id COLLATE "C" FOR UPDATE);
     -- Most accounts have none.
     IF EXISTS (SELECT 1 FROM unnest(locked) WHERE has_budgets) THEN
         counted := budgets_above(locked, steps);
     END IF;
-    now_s := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);
+    now_s := present_second(p_now);
 
     FOREACH step IN ARRAY steps LOOP
         IF step.account_id IS DISTINCT FROM present_id THEN
@@ -112,7 +114,7 @@ BEGIN
             END IF;
         END IF;
 
-        is_key_active := step.key_id IS NOT NULL AND present_id || ' ' || step.key_id = ANY (active_keys);
+        is_key_active := coalesce(present_id || ' ' || step.key_id || ' ' || step.secret = ANY (valid_secrets), false);
         result := CASE
             WHEN step.renew THEN renew_hold(acc, counted, step, batch)
             WHEN step.kind = 'hold' THEN place_hold(acc, counted, step, batch, is_key_active)

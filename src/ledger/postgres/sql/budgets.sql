@@ -218,7 +218,7 @@ END $$;
 
 -- The present time by the clock of an account; NULL if there is none.
 CREATE OR REPLACE FUNCTION present_time(p_account text, p_now bigint) RETURNS bigint LANGUAGE sql AS $$
-    SELECT greatest(latest_at, coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint))
+    SELECT greatest(latest_at, present_second(p_now))
     FROM accounts WHERE id = p_account
 $$;
 
@@ -291,8 +291,7 @@ END $$;
 
 -- The budgets of an account, or of all accounts, of which a share was spent, as they are at present.
 CREATE OR REPLACE FUNCTION present_budgets(p_account text, p_now bigint, p_percent bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT coalesce(jsonb_agg(to_jsonb(turned_to(b, greatest(a.latest_at,
-        coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint))))), '[]')
+    SELECT coalesce(jsonb_agg(to_jsonb(turned_to(b, greatest(a.latest_at, present_second(p_now))))), '[]')
     FROM budgets b JOIN accounts a ON a.id = b.account_id 
     WHERE (p_account IS NULL OR a.id = p_account)
         AND spent_nano_usd::numeric * 100 >= amount_nano_usd::numeric * p_percent

@@ -1,3 +1,8 @@
+-- The present second. A test's gateways have a clock that is set by hand, and send its time.
+CREATE OR REPLACE FUNCTION present_second(p_now bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint)
+$$;
+
 -- One operation on the money of an account, as gateways send it: see operations.rs.
 CREATE TYPE batch_step AS (
     -- `hold`, `extend`, `charge`, `release` (ends the call without a charge) or `cancel` (stores no call).
@@ -12,6 +17,8 @@ CREATE TYPE batch_step AS (
     key_id              text,
     project_id          text,
     member_id           text,
+    -- Digest of the presented secret, in hexadecimal digits.
+    secret              text,
     settings_version    bigint,
     account_version     bigint,
     amount_nano_usd     bigint,

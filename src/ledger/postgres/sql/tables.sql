@@ -83,7 +83,11 @@ CREATE TABLE api_keys (
     -- JSON: the IDs of the models that it may call.
     models     text,
     rpm        bigint CHECK (rpm > 0),
-    tpm        bigint CHECK (tpm > 0)
+    tpm        bigint CHECK (tpm > 0),
+    -- The secret that the last rotation replaced, and the time from which on it is refused. NULL if there is none.
+    previous_prefix text,
+    previous_digest bytea UNIQUE,
+    previous_until  bigint
 );
 -- The keys of an account, page by page; and those that count against its maximum.
 CREATE INDEX api_keys_by_account ON api_keys (account_id, created_at, id);

@@ -1,0 +1,150 @@
+//! The page of one key: its terms, a form to change them, and rotation.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    own, rotation, shown_name, state,
+    terms::{TermsForm, expiry_field, limit_fields, model_fields, project_field},
+};
+use crate::{
+    base::timestamp,
+    gateway::Gateway,
+    ledger::{Key, Project},
+    portal::{
+        error::PortalError,
+        form::SignedForm,
+        formatting::{count, moment},
+        layout::{self, Page, Place},
+        names::{self, MAX_NAME},
+        projects,
+        session::SignedIn,
+        sign_in::problem_notice,
+    },
+};
+
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let key = own(&gateway, &me, &id).await?;
+    page(&gateway, &me, &key, None).await
+}
+
+pub(super) async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    key: &Key,
+    problem: Option<&str>,
+) -> Result<Page, PortalError> {
+    let ledger = &gateway.ledger;
+    let projects = ledger.projects(&me.account.id).await?;
+    let used = ledger.last_used(&me.account.id).await?;
+    let content = html! {
+        nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }
+        h1 { (shown_name(key)) }
+        (problem_notice(problem))
+        (facts(key, &projects, used.get(&key.id).copied()))
+        h2 { "Change" }
+        (change_form(gateway, me, key, &projects))
+        (rotation::section(me, key))
+    };
+    Ok(layout::page(me, Place::Keys, "API key", &content))
+}
+
+/// What the key is and what binds it.
+fn facts(key: &Key, projects: &[Project], used_ms: Option<i64>) -> Markup {
+    let terms = &key.terms;
+    html! {
+        dl {
+            dt { "Key" } dd { code { (key.prefix) "…" } }
+            @if let Some(previous) = key.previous_at(timestamp::now()) {
+                dt { "Before its rotation" }
+                dd { code { (previous.prefix) "…" } " is valid until " (moment(previous.valid_until)) }
+            }
+            dt { "State" } dd { (state(key)) }
+            dt { "Project" } dd { (projects::name_of(projects, key.payer.project())) }
+            dt { "Created" } dd { (moment(key.created_at)) }
+            dt { "Last used" }
+            dd { @match used_ms { Some(ms) => (moment(ms.div_euclid(1_000))), None => "never" } }
+            dt { "Expires" }
+            dd { @match terms.expires_at { Some(at) => (moment(at)), None => "never" } }
+            dt { "Models" }
+            dd { @match &terms.models { Some(models) => (models.join(", ")), None => "all of your plan" } }
+            (limits(key))
+        }
+    }
+}
+
+/// The key's own limits, beside those of the account.
+fn limits(key: &Key) -> Markup {
+    let row = |name: &str, ceiling: Option<u32>| {
+        html! {
+            dt { (name) }
+            dd {
+                @match ceiling {
+                    Some(ceiling) => (count(ceiling.into())),
+                    None => "as the account",
+                }
+            }
+        }
+    };
+    html! {
+        (row("Requests per minute", key.terms.rpm))
+        (row("Tokens per minute", key.terms.tpm))
+    }
+}
+
+fn change_form(gateway: &Gateway, me: &SignedIn, key: &Key, projects: &[Project]) -> Markup {
+    html! {
+        form.stack method="post" action={ "/portal/keys/" (key.id) } {
+            (me.token_field())
+            label { "Name"
+                input type="text" name="name" required maxlength=(MAX_NAME) value=(key.name) autocomplete="off";
+            }
+            (project_field(projects, key.payer.project()))
+            (expiry_field(key.terms.expires_at))
+            (limit_fields(&key.terms))
+            (model_fields(gateway, me.account.plan, key.terms.models.as_deref()))
+            button.primary type="submit" { "Save" }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ChangeForm {
+    #[serde(default)]
+    name: String,
+    #[serde(flatten)]
+    terms: TermsForm,
+}
+
+pub(crate) async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form }: SignedForm<ChangeForm>,
+) -> Result<Response, PortalError> {
+    let key = own(&gateway, &me, &id).await?;
+    let projects = gateway.ledger.projects(&me.account.id).await?;
+    let Some(name) = names::checked(&form.name) else {
+        let problem = Some(super::NAME_NEEDED);
+        return Ok(page(&gateway, &me, &key, problem).await?.into_response());
+    };
+    let wanted = match form.terms.checked(&gateway, &projects, Some(&key)) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            let page = page(&gateway, &me, &key, Some(&problem)).await?;
+            return Ok(page.into_response());
+        }
+    };
+    let change = wanted.into_change(name);
+    gateway.ledger.change_key(&key.id, change).await?;
+    Ok(layout::redirect("/portal/keys"))
+}

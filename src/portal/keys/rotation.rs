@@ -1,0 +1,88 @@
+//! Rotation of a key: the form, and the page that shows the new secret once.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{details, own, secret_once};
+use crate::{
+    gateway::Gateway,
+    ledger::{DEFAULT_GRACE, Key},
+    portal::{
+        error::PortalError,
+        form::{SignedForm, is_first_submission, once_field},
+        formatting::moment,
+        layout::{self, Page, Place},
+        session::SignedIn,
+    },
+};
+
+/// How long the present secret can stay valid, in seconds.
+const GRACES: [(u32, &str); 4] = [
+    (0, "not at all"),
+    (3_600, "for 1 hour"),
+    (DEFAULT_GRACE, "for 24 hours"),
+    (7 * 24 * 3_600, "for 7 days"),
+];
+
+pub(super) fn section(me: &SignedIn, key: &Key) -> Markup {
+    html! {
+        h2 { "Rotate" }
+        p {
+            "The key gets a new secret, which is shown once. Everything else stays: its name, its limits and its usage. "
+            "An earlier secret that is still valid ends at once."
+        }
+        form.inline method="post" action={ "/portal/keys/" (key.id) "/rotate" } {
+            (me.token_field())
+            (once_field())
+            label { "The present secret stays valid"
+                select name="grace" {
+                    @for (seconds, shown) in GRACES {
+                        option value=(seconds) selected[seconds == DEFAULT_GRACE] { (shown) }
+                    }
+                }
+            }
+            button type="submit" { "Rotate key" }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct RotateForm {
+    #[serde(default)]
+    grace: String,
+    #[serde(default)]
+    once: String,
+}
+
+pub(crate) async fn rotate(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form }: SignedForm<RotateForm>,
+) -> Result<Page, PortalError> {
+    let key = own(&gateway, &me, &id).await?;
+    let mut graces = GRACES.into_iter().map(|(seconds, _)| seconds);
+    let Some(grace) = graces.find(|seconds| seconds.to_string() == form.grace) else {
+        let problem = "The present secret stays valid for one of the times in the list.";
+        return details::page(&gateway, &me, &key, Some(problem)).await;
+    };
+    if !is_first_submission(&gateway, &form.once).await? {
+        let problem = "This form was sent before, and a secret is shown once. If you have not copied it, \
+                       rotate the key again.";
+        return details::page(&gateway, &me, &key, Some(problem)).await;
+    }
+    let (key, secret) = gateway.ledger.rotate_key(&key.id, grace).await?;
+    let ends = html! {
+        @match &key.previous {
+            Some(previous) => p {
+                "The one before, " code { (previous.prefix) "…" } ", is valid until "
+                (moment(previous.valid_until)) "."
+            },
+            None => p { "The one before is refused from now on." },
+        }
+    };
+    let content = secret_once(&gateway, "The new secret", &key, &secret, &ends);
+    Ok(layout::page(&me, Place::Keys, "The new secret", &content))
+}

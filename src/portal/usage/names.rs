@@ -1,0 +1,95 @@
+//! The names of what usage is grouped by: keys, projects and members.
+
+use std::collections::HashMap;
+
+use super::sums::GroupBy;
+use crate::{
+    gateway::Gateway,
+    ledger::{DayUse, Key, Project},
+    portal::{error::PortalError, keys::shown_name, projects, session::SignedIn},
+};
+
+/// The group of keys that no person made.
+const SERVICE_KEYS: &str = "Service keys";
+
+/// What pages call keys, projects and members. What is not in here is called by its ID.
+#[derive(Default)]
+pub(crate) struct Names {
+    keys: HashMap<String, Key>,
+    projects: Vec<Project>,
+    /// E-mail addresses by the ID of the person.
+    people: HashMap<String, String>,
+}
+
+/// One group of usage.
+pub(crate) struct Named<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    /// The prefix of a key; names of keys are not unique.
+    pub prefix: Option<&'a str>,
+}
+
+impl Names {
+    /// The names for these rows: of their keys, deleted ones too, and of the account's projects and people.
+    pub(crate) async fn read(
+        gateway: &Gateway,
+        me: &SignedIn,
+        rows: &[DayUse],
+    ) -> Result<Self, PortalError> {
+        let ids = rows.iter().map(|row| row.key_id.as_str());
+        let keys = gateway.ledger.keys_with_ids(ids).await?;
+        let projects = gateway.ledger.projects(&me.account.id).await?;
+        let people = gateway.backoffice.people_of(&me.account.id).await?;
+        Ok(Self {
+            keys: keys.into_iter().map(|key| (key.id.clone(), key)).collect(),
+            projects,
+            people: people
+                .into_iter()
+                .map(|person| (person.id, person.email))
+                .collect(),
+        })
+    }
+
+    pub(crate) fn key(&self, row: &DayUse) -> Option<&Key> {
+        self.keys.get(&row.key_id)
+    }
+
+    pub(crate) fn project<'a>(&'a self, row: &'a DayUse) -> &'a str {
+        projects::name_of(&self.projects, &row.project_id)
+    }
+
+    /// The person who made the row's key: the e-mail address, or the ID of one who was removed. `None` for a service key.
+    pub(crate) fn member(&self, row: &DayUse) -> Option<&str> {
+        let id = self.member_id(row)?;
+        Some(self.people.get(id).map_or(id, String::as_str))
+    }
+
+    fn member_id(&self, row: &DayUse) -> Option<&str> {
+        self.key(row)?.payer.member_id.as_deref()
+    }
+
+    /// The group that a row belongs to.
+    pub(crate) fn group<'a>(&'a self, row: &'a DayUse, by: GroupBy) -> Named<'a> {
+        let plain = |id, name| Named {
+            id,
+            name,
+            prefix: None,
+        };
+        match by {
+            GroupBy::Model => plain(&row.model, &row.model),
+            GroupBy::Project => plain(&row.project_id, self.project(row)),
+            GroupBy::Member => plain(
+                self.member_id(row).unwrap_or_default(),
+                self.member(row).unwrap_or(SERVICE_KEYS),
+            ),
+            GroupBy::Key => {
+                let key = self.key(row);
+                Named {
+                    id: &row.key_id,
+                    name: key.map_or(&row.key_id, shown_name),
+                    prefix: key.map(|key| key.prefix.as_str()),
+                }
+            }
+        }
+    }
+}
