@@ -1,4 +1,4 @@
-//! API keys: create, show once, list, disable, enable and delete.
+//! API keys: list, disable, enable and delete. Owners see all keys of the account, developers those that they made.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,22 +11,21 @@ use serde::Deserialize;
 
 use super::{
     error::PortalError,
-    form::{EmptyForm, SignedForm, is_first_submission, once_field},
+    form::{EmptyForm, SignedForm},
     formatting::moment,
     layout::{self, Page, Place},
     paging,
     query::ReadQuery,
     session::SignedIn,
     sign_in::problem_notice,
-    snippets,
 };
 use crate::{
-    base::keys::ApiKey,
+    backoffice::Person,
     gateway::Gateway,
-    ledger::{Key, KeyFilter, KeyState, KeysPage},
+    ledger::{Key, KeyFilter, KeyState, KeysPage, Project},
 };
 
-const MAX_NAME: usize = 100;
+pub(crate) mod create;
 
 #[derive(Default, Deserialize)]
 pub(crate) struct KeysQuery {
@@ -49,22 +48,16 @@ async fn page(
 ) -> Result<Page, PortalError> {
     let (keys, links) = queried(gateway, me, query, KeyFilter::Live, "/portal/keys").await?;
     let used = gateway.ledger.last_used(&me.account.id).await?;
+    let labels = Labels::read(gateway, me).await?;
     let content = html! {
         h1 { "API keys" }
         p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
         (problem_notice(problem))
-        form.inline method="post" action="/portal/keys" {
-            (me.token_field())
-            (once_field())
-            label { "Name of the new key"
-                input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
-            }
-            button.primary type="submit" { "Create key" }
-        }
+        (create::form(me, &labels.projects))
         @if keys.is_empty() {
             p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used)) }
+            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used, &labels)) }
         }
         (links)
         p { a href="/portal/keys/deleted" { "Deleted keys" } }
@@ -85,6 +78,7 @@ async fn queried(
     let page = KeysPage {
         account_id: &me.account.id,
         filter,
+        member_id: me.only_own_keys(),
         before,
         limit: paging::QUERIED,
     };
@@ -142,7 +136,46 @@ pub(crate) async fn list_deleted(
     Ok(layout::page(&me, Place::Keys, "Deleted keys", &content))
 }
 
-fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
+/// What keys refer to: the projects of the account, and for owners its members.
+struct Labels {
+    projects: Vec<Project>,
+    people: Vec<Person>,
+}
+
+impl Labels {
+    async fn read(gateway: &Gateway, me: &SignedIn) -> Result<Self, PortalError> {
+        let account = me.account.id.as_str();
+        let projects = gateway.ledger.projects(account).await?;
+        let people = if me.is_owner() {
+            gateway.backoffice.people_of(account).await?
+        } else {
+            Vec::new()
+        };
+        Ok(Self { projects, people })
+    }
+
+    fn has_projects(&self) -> bool {
+        !self.projects.is_empty()
+    }
+
+    fn project(&self, key: &Key) -> &str {
+        let id = key.payer.project_id.as_ref();
+        let mut projects = self.projects.iter();
+        let project = projects.find(|project| Some(&project.id) == id);
+        project.map_or("Default", |project| &project.name)
+    }
+
+    fn maker(&self, key: &Key) -> &str {
+        let Some(id) = &key.payer.member_id else {
+            return "service key";
+        };
+        let mut people = self.people.iter();
+        let person = people.find(|person| person.id == *id);
+        person.map_or("a former member", |person| &person.email)
+    }
+}
+
+fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, labels: &Labels) -> Markup {
     html! {
         table {
             thead { tr {
@@ -151,6 +184,8 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
                 th scope="col" { "State" }
                 th scope="col" { "Created" }
                 th scope="col" { "Last used" }
+                @if labels.has_projects() { th scope="col" { "Project" } }
+                @if me.is_owner() { th scope="col" { "Made by" } }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
@@ -166,6 +201,8 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
                                 None => span.muted { "never" },
                             }
                         }
+                        @if labels.has_projects() { td { (labels.project(key)) } }
+                        @if me.is_owner() { td { (labels.maker(key)) } }
                         td.actions { (actions(me, key)) }
                     }
                 }
@@ -208,65 +245,14 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
     }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct NewKeyForm {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    once: String,
-}
-
-pub(crate) async fn create(
-    State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form }: SignedForm<NewKeyForm>,
-) -> Result<Page, PortalError> {
-    let name = form.name.trim();
-    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
-        let problem = "A key needs a name of at most 100 characters, so that you know it again.";
-        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
-    }
-    if !is_first_submission(&gateway, &form.once).await? {
-        let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
-                       delete it and create another.";
-        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
-    }
-    let (key, secret) = match new_key(&gateway, &me.account.id, name).await {
-        Err(PortalError::Invalid(problem)) => {
-            return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
-        }
-        created => created?,
-    };
-    let content = html! {
-        h1 { "Your new key" }
-        p { "This is " strong { (key.name) } ". Copy it now: it is not shown again." }
-        div.copyable.secret {
-            code #new-key { (secret.reveal()) }
-            (snippets::copy_button("Copy", "the key"))
-        }
-        h2 { "A first request" }
-        (snippets::all(&gateway.portal.url, secret.reveal()))
-        p { a.button href="/portal/keys" { "I have copied it" } }
-    };
-    Ok(layout::page(&me, Place::Keys, "Your new key", &content))
-}
-
-/// Creates a key for a person, unless too many were created lately.
-pub(crate) async fn new_key(
-    gateway: &Gateway,
-    account_id: &str,
-    name: &str,
-) -> Result<(Key, ApiKey), PortalError> {
-    let throttled = gateway.portal.throttle.new_key(account_id);
-    throttled.map_err(|seconds| PortalError::TooMany { seconds })?;
-    let (ledger, max) = (&gateway.ledger, gateway.max_keys);
-    Ok(ledger.create_key(account_id, name.into(), max).await?)
-}
-
-/// The key, if it belongs to this account and is not deleted.
+/// The key, if the person may see it and it is not deleted.
 async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalError> {
     let key = gateway.ledger.key(id).await?;
-    let is_theirs = key.account_id == me.account.id && key.state != KeyState::Deleted;
-    is_theirs.then_some(key).ok_or(PortalError::NotFound)
+    let is_theirs = key.account_id == me.account.id && me.sees_key(&key);
+    let is_live = key.state != KeyState::Deleted;
+    (is_theirs && is_live)
+        .then_some(key)
+        .ok_or(PortalError::NotFound)
 }
 
 pub(crate) async fn disable(

@@ -28,6 +28,7 @@ use super::{
     paging,
     query::{ReadQuery, non_empty},
     session::SignedIn,
+    sight::Sight,
 };
 use crate::{
     base::timestamp,
@@ -73,20 +74,24 @@ impl UsageQuery {
 struct PeriodUsage {
     days: Vec<String>,
     rows: Vec<DayUse>,
+    sight: Sight,
 }
 
 impl PeriodUsage {
     async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
         let days = days::last(count, timestamp::now());
+        let sight = Sight::of(gateway, me).await?;
         let (Some(first), Some(last)) = (days.first(), days.last()) else {
             return Ok(Self {
                 days,
                 rows: Vec::new(),
+                sight,
             });
         };
         let rows = gateway.ledger.usage_days(&me.account.id, first, last);
-        let rows = rows.await?;
-        Ok(Self { days, rows })
+        let mut rows = rows.await?;
+        sight.restrict(gateway, &mut rows).await?;
+        Ok(Self { days, rows, sight })
     }
 
     /// One page of the sessions of coding agents on these days. It reads the calls of these days, so it is read only
@@ -99,6 +104,7 @@ impl PeriodUsage {
     ) -> Result<Vec<SessionUse>, PortalError> {
         let page = SessionsPage {
             account_id: Some(me.account.id.clone()),
+            seen: self.sight.calls().cloned(),
             from_ms: self.begin().saturating_mul(1_000),
             to_ms: i64::MAX,
             before,
@@ -107,8 +113,11 @@ impl PeriodUsage {
         Ok(gateway.ledger.sessions(page).await?)
     }
 
-    /// How many requests of these days got the response of another one.
+    /// How many requests of these days got the response of another one. They are counted for the account as a whole.
     async fn replays(&self, gateway: &Gateway, me: &SignedIn) -> Result<u64, PortalError> {
+        if self.sight.calls().is_some() {
+            return Ok(0);
+        }
         let counting = gateway
             .ledger
             .count_replays(&me.account.id, self.begin(), i64::MAX / 1_000);
@@ -123,10 +132,12 @@ impl PeriodUsage {
             .unwrap_or_default()
     }
 
-    /// The keys that were used, deleted ones too.
-    async fn keys(&self, gateway: &Gateway) -> Result<Vec<Key>, PortalError> {
+    /// The keys that were used, deleted ones too. Keys that the person may not see are left out, and shown by their ID.
+    async fn keys(&self, gateway: &Gateway, me: &SignedIn) -> Result<Vec<Key>, PortalError> {
         let ids = self.rows.iter().map(|row| row.key_id.as_str());
-        Ok(gateway.ledger.keys_with_ids(ids).await?)
+        let mut keys = gateway.ledger.keys_with_ids(ids).await?;
+        keys.retain(|key| me.sees_key(key));
+        Ok(keys)
     }
 }
 
@@ -138,7 +149,7 @@ pub(crate) async fn show(
     let (count, shown) = (query.days()?, query.shown()?);
     let used = PeriodUsage::read(&gateway, &me, count).await?;
     let parts = match shown {
-        Shown::Groups(by) => groups(&gateway, &used, by).await?,
+        Shown::Groups(by) => groups(&gateway, &me, &used, by).await?,
         Shown::Sessions => {
             let before = query.before()?;
             let is_first = before.is_none();
@@ -159,10 +170,15 @@ pub(crate) async fn show(
 }
 
 /// Charts and a table of the usage by model or key.
-async fn groups(gateway: &Gateway, used: &PeriodUsage, by: GroupBy) -> Result<Markup, PortalError> {
+async fn groups(
+    gateway: &Gateway,
+    me: &SignedIn,
+    used: &PeriodUsage,
+    by: GroupBy,
+) -> Result<Markup, PortalError> {
     let keys = match by {
         GroupBy::Model => Vec::new(),
-        GroupBy::Key => used.keys(gateway).await?,
+        GroupBy::Key => used.keys(gateway, me).await?,
     };
     let groups = sums::grouped(&used.rows, by, &keys);
     Ok(html! {
@@ -182,7 +198,7 @@ pub(crate) async fn csv(
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
     let used = PeriodUsage::read(&gateway, &me, query.days()?).await?;
-    let keys = used.keys(&gateway).await?;
+    let keys = used.keys(&gateway, &me).await?;
     let first = used.days.first().map_or("", String::as_str);
     let last = used.days.last().map_or("", String::as_str);
     let attachment = format!("attachment; filename=\"usage-{first}-to-{last}.csv\"");

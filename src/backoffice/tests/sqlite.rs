@@ -85,7 +85,7 @@ async fn the_file_is_created_at_the_first_use() {
     assert!(!database.parent().unwrap().exists());
     assert!(probe(&database).unwrap().ends_with("will be created"));
     backoffice.prune(NOW).await.unwrap();
-    assert!(probe(&database).unwrap().ends_with("exists (version 4)"));
+    assert!(probe(&database).unwrap().ends_with("exists (version 5)"));
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let backoffice = Backoffice::beside(&database);
     let refused = backoffice.person("person_1").await.unwrap_err().to_string();
     let reason =
-        "t.portal.db was made by another version of tollgate (schema version 7, this one uses 4)";
+        "t.portal.db was made by another version of tollgate (schema version 7, this one uses 5)";
     assert!(refused.ends_with(reason), "{refused}");
     assert!(probe(&database).unwrap_err().ends_with(reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);

@@ -12,6 +12,7 @@ mod accounts;
 mod alerts;
 mod error;
 mod keys;
+mod members;
 mod payments;
 mod people;
 mod projects;
@@ -21,7 +22,7 @@ mod settings;
 pub(crate) use self::{
     error::{ActionError, MAX_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
-    people::OneTimeLink,
+    people::{OneTimeLink, Roles},
     settings::LimitChange,
 };
 use crate::{

@@ -52,6 +52,7 @@ mod contract_keys;
 mod contract_pages;
 mod contract_pending;
 mod contract_prune;
+mod contract_seen;
 mod contract_sessions;
 mod contract_watched;
 mod machine;
