@@ -118,6 +118,7 @@ mod messages_turns;
 mod operator_api;
 mod operator_credit;
 mod operator_history;
+mod operator_members;
 mod overload;
 mod portal_console;
 mod portal_console_access;
