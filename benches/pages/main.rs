@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::TempDir;
 use tollgate::{
-    backoffice::{NewPerson, Role},
+    backoffice::{NewPerson, Role, TeamRole},
     base::durability::Durability,
     config::Config,
     db::postgres::Address,
@@ -146,6 +146,7 @@ async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
         password: Some(hash),
         role: Role::Operator,
         account_id: filled.large.clone(),
+        team_role: TeamRole::Owner,
         now: 0,
     };
     backoffice.add_person(new).await.unwrap();

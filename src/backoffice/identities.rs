@@ -46,11 +46,11 @@ impl Backoffice {
         let id = random_id("person_");
         let add = statement(
             "INSERT INTO backoffice_people
-                 (id, email, email_key, name, password, password_at, role, account_id, created_at)
-             SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
+                 (id, email, email_key, name, password, password_at, role, account_id, team_role, created_at)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
              WHERE NOT EXISTS
                  (SELECT 1 FROM backoffice_identities i JOIN backoffice_people p ON p.id = i.person_id
-                  WHERE i.issuer = $10 AND i.subject = $11)
+                  WHERE i.issuer = $11 AND i.subject = $12)
              ON CONFLICT (email_key) DO NOTHING",
             [
                 id.as_str().into(),
@@ -61,6 +61,7 @@ impl Backoffice {
                 new.now.into(),
                 new.role.as_str().into(),
                 new.account_id.as_str().into(),
+                new.team_role.as_str().into(),
                 new.now.into(),
                 identity.issuer.into(),
                 identity.subject.into(),

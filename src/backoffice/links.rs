@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Backoffice, BackofficeError, Digest, Person, Role,
+    members::TeamRole,
     people::{email_key, first_person, person_columns},
     sessions::hex,
     sql::{Row, Statement, statement, unexpected},
@@ -22,7 +23,12 @@ const SECRET_CHARS: usize = 43;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Join an existing account.
-    Invitation { account_id: String, role: Role },
+    Invitation {
+        account_id: String,
+        role: Role,
+        /// The first person of an account becomes its owner instead.
+        team_role: TeamRole,
+    },
     /// Create an account of their own. Having received the e-mail proves that the address is theirs.
     Proof {
         account_id: String,
@@ -43,7 +49,7 @@ pub(crate) struct Link {
 pub struct NewLink {
     pub email: String,
     pub purpose: Purpose,
-    /// E-mail address of the operator who makes the link; `None` if a visitor requested it.
+    /// E-mail address of the operator or member who makes the link; `None` if a visitor requested it.
     pub made_by: Option<String>,
     pub now: i64,
 }
@@ -90,21 +96,24 @@ impl Backoffice {
         let digest = hex(&Sha256::digest(secret.as_bytes()).into());
         let key = email_key(&new.email);
         let expires_at = new.now + new.purpose.lasts();
-        let (name, person_id, account_id, role) = match &new.purpose {
-            Purpose::Invitation { account_id, role } => (None, None, Some(account_id), Some(*role)),
+        let (name, person_id, joins) = match &new.purpose {
+            Purpose::Invitation {
+                account_id,
+                role,
+                team_role,
+            } => (None, None, Some((account_id, *role, *team_role))),
             Purpose::Proof { account_id, name } => (
                 name.as_deref(),
                 None,
-                Some(account_id),
-                Some(Role::Customer),
+                Some((account_id, Role::Customer, TeamRole::Owner)),
             ),
-            Purpose::Reset { person_id } => (None, Some(person_id.as_str()), None, None),
+            Purpose::Reset { person_id } => (None, Some(person_id.as_str()), None),
         };
         let make = statement(
             "INSERT INTO backoffice_links
-                 (digest, kind, email, email_key, name, person_id, account_id, role, made_by,
+                 (digest, kind, email, email_key, name, person_id, account_id, role, team_role, made_by,
                   expires_at, used_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)
              ON CONFLICT (digest) DO NOTHING",
             [
                 digest.as_str().into(),
@@ -113,8 +122,9 @@ impl Backoffice {
                 key.as_str().into(),
                 name.into(),
                 person_id.into(),
-                account_id.map(String::as_str).into(),
-                role.map(Role::as_str).into(),
+                joins.map(|(account_id, ..)| account_id.as_str()).into(),
+                joins.map(|(_, role, _)| role.as_str()).into(),
+                joins.map(|(.., team_role)| team_role.as_str()).into(),
                 new.made_by.as_deref().into(),
                 expires_at.into(),
             ],
@@ -142,7 +152,7 @@ impl Backoffice {
         now: i64,
     ) -> Result<Vec<Link>, BackofficeError> {
         let select = statement(
-            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
+            "SELECT kind, email, name, person_id, account_id, role, team_role, expires_at FROM backoffice_links
              WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND expires_at > $2
              ORDER BY expires_at, digest",
             [account_id.into(), now.into()],
@@ -173,7 +183,7 @@ impl Backoffice {
         now: i64,
     ) -> Result<Option<Link>, BackofficeError> {
         let select = statement(
-            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
+            "SELECT kind, email, name, person_id, account_id, role, team_role, expires_at FROM backoffice_links
              WHERE digest = $1 AND used_at = 0 AND expires_at > $2",
             [hex(digest).as_str().into(), now.into()],
         );
@@ -181,7 +191,8 @@ impl Backoffice {
         rows.into_iter().next().map(Link::read).transpose()
     }
 
-    /// Uses an invitation or a proof and adds the person, in one transaction; `None` if the link cannot be used. If the
+    /// Uses an invitation or a proof and adds the person, in one transaction; the first person of an account is its owner.
+    /// `None` if the link cannot be used. If the
     /// address is in use, fails with `EmailTaken` and leaves the link unused.
     pub(crate) async fn join_by_link(
         &self,
@@ -201,8 +212,10 @@ impl Backoffice {
         );
         let add = statement(
             "INSERT INTO backoffice_people
-                 (id, email, email_key, name, password, password_at, role, account_id, created_at)
-             SELECT l.used_by, l.email, l.email_key, $1, $2, l.used_at, l.role, l.account_id, l.used_at
+                 (id, email, email_key, name, password, password_at, role, account_id, team_role, created_at)
+             SELECT l.used_by, l.email, l.email_key, $1, $2, l.used_at, l.role, l.account_id,
+                 CASE WHEN EXISTS (SELECT 1 FROM backoffice_people p WHERE p.account_id = l.account_id)
+                     THEN l.team_role ELSE 'owner' END, l.used_at
              FROM backoffice_links l WHERE l.digest = $3 AND l.used_by = $4
              ON CONFLICT DO NOTHING",
             [name.into(), password.into(), digest.into(), id.into()],
@@ -316,11 +329,18 @@ impl Link {
         let (name, person_id) = (row.text_or_null()?, row.text_or_null()?);
         let (account_id, role) = (row.text_or_null()?, row.text_or_null()?);
         let role = role.and_then(|role| Role::parse(&role));
-        let purpose = match (kind.as_str(), person_id, account_id, role) {
-            ("invitation", None, Some(account_id), Some(role)) => {
-                Purpose::Invitation { account_id, role }
+        let team_role = row.text_or_null()?;
+        let team_role = team_role.and_then(|role| TeamRole::parse(&role));
+        let roles = role.zip(team_role);
+        let purpose = match (kind.as_str(), person_id, account_id, roles) {
+            ("invitation", None, Some(account_id), Some((role, team_role))) => {
+                Purpose::Invitation {
+                    account_id,
+                    role,
+                    team_role,
+                }
             }
-            ("proof", None, Some(account_id), Some(Role::Customer)) => {
+            ("proof", None, Some(account_id), Some((Role::Customer, TeamRole::Owner))) => {
                 Purpose::Proof { account_id, name }
             }
             ("reset", Some(person_id), None, None) => Purpose::Reset { person_id },

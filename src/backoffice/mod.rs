@@ -26,6 +26,7 @@ mod identities;
 pub(crate) mod import;
 mod links;
 pub(crate) mod mail;
+mod members;
 pub(crate) mod oidc;
 mod password;
 pub(crate) mod payments;
@@ -47,6 +48,7 @@ pub use self::{
     alerts::AlertWithDeliveries,
     deliveries::{DeliveryState, Event},
     links::{MadeLink, NewLink, Purpose},
+    members::TeamRole,
     people::{NewPerson, Role},
     sessions::{Digest, NewSession},
 };
@@ -77,6 +79,10 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub enum BackofficeError {
     #[error("this e-mail address is already in use")]
     EmailTaken,
+    #[error(
+        "an account needs an owner, and this is its last one; make another member an owner first"
+    )]
+    LastOwner,
     /// The store failed; the text is the reason, for the log. The transaction may still have been committed.
     #[error("the backoffice store is unavailable: {0}")]
     Unavailable(String),

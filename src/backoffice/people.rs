@@ -5,12 +5,13 @@ use std::fmt;
 use super::{
     Backoffice, BackofficeError, Digest,
     links::{delete_reset_links, delete_unused_links_made_by},
+    members::TeamRole,
     sessions::delete_sessions,
     sql::{Row, statement, unexpected},
 };
 use crate::base::keys::random_id;
 
-/// What a person may do in the portal.
+/// What a person may do on this platform; [`TeamRole`] is what they may do in their account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// May see their own account.
@@ -49,6 +50,8 @@ pub struct Person {
     pub password: Option<String>,
     pub role: Role,
     pub account_id: String,
+    /// What the person may do in the account.
+    pub team_role: TeamRole,
     pub created_at: i64,
 }
 
@@ -59,6 +62,8 @@ pub struct NewPerson {
     pub password: Option<String>,
     pub role: Role,
     pub account_id: String,
+    /// The first person of an account is its owner.
+    pub team_role: TeamRole,
     pub now: i64,
 }
 
@@ -71,6 +76,7 @@ impl fmt::Debug for Person {
             .field("name", &self.name)
             .field("role", &self.role)
             .field("account_id", &self.account_id)
+            .field("team_role", &self.team_role)
             .field("created_at", &self.created_at)
             .finish_non_exhaustive()
     }
@@ -79,7 +85,7 @@ impl fmt::Debug for Person {
 /// The columns that `Person::read` expects.
 macro_rules! person_columns {
     () => {
-        "p.id, p.email, p.name, p.password, p.role, p.account_id, p.created_at"
+        "p.id, p.email, p.name, p.password, p.role, p.account_id, p.team_role, p.created_at"
     };
 }
 pub(super) use person_columns;
@@ -102,8 +108,8 @@ impl Backoffice {
         let key = email_key(&new.email);
         let add = statement(
             "INSERT INTO backoffice_people
-                 (id, email, email_key, name, password, password_at, role, account_id, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                 (id, email, email_key, name, password, password_at, role, account_id, team_role, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              ON CONFLICT (email_key) DO NOTHING",
             [
                 id.as_str().into(),
@@ -114,6 +120,7 @@ impl Backoffice {
                 new.now.into(),
                 new.role.as_str().into(),
                 new.account_id.as_str().into(),
+                new.team_role.as_str().into(),
                 new.now.into(),
             ],
         );
@@ -200,6 +207,7 @@ impl Person {
             password: row.text_or_null()?,
             role: Role::read(row)?,
             account_id: row.text()?,
+            team_role: TeamRole::read(row)?,
             created_at: row.int()?,
         }))
     }

@@ -18,6 +18,8 @@ macro_rules! tables {
                 password_at BIGINT NOT NULL,
                 role        TEXT NOT NULL,
                 account_id  TEXT NOT NULL,
+                -- What the person may do in the account: `owner`, `billing`, `developer` or `viewer`.
+                team_role   TEXT NOT NULL,
                 created_at  BIGINT NOT NULL
             );
             CREATE TABLE backoffice_sessions (
@@ -79,10 +81,11 @@ macro_rules! tables {
                 name       TEXT,
                 -- The person whose password a `reset` link sets.
                 person_id  TEXT,
-                -- Account and role of the person whom an `invitation` or `proof` link creates.
+                -- Account and roles of the person whom an `invitation` or `proof` link creates.
                 account_id TEXT,
                 role       TEXT,
-                -- E-mail address of the operator who made the link; NULL if it was requested by a visitor.
+                team_role  TEXT,
+                -- E-mail address of the operator or member who made the link; NULL if it was requested by a visitor.
                 made_by    TEXT,
                 expires_at BIGINT NOT NULL,
                 -- `used_at` is 0 until the link is used; `used_by` is a random ID of that use.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    backoffice::{BackofficeError, NewPerson, Role},
+    backoffice::{BackofficeError, NewPerson, Role, TeamRole},
     base::{
         keys::{ApiKey, random_text},
         money::NanoUsd,
@@ -88,6 +88,7 @@ async fn demo_person(
             password: Some(hash),
             role: Role::Operator,
             account_id: account_id.ok_or(LedgerError::Unavailable)?,
+            team_role: TeamRole::Owner,
             now,
         })
         .await?;

@@ -29,8 +29,8 @@ mod telemetry;
 
 use budget_commands::BudgetCommand;
 use operator_commands::{
-    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, ProjectCommand,
-    SecretCommand, Target,
+    AccountCommand, CreditCommand, KeyCommand, LimitCommand, MemberCommand, ModelCommand,
+    ProjectCommand, SecretCommand, Target,
 };
 use router_calibrate::RouterCommand;
 
@@ -64,6 +64,13 @@ enum Command {
         target: Target,
         #[command(subcommand)]
         command: AccountCommand,
+    },
+    /// List and remove the members of an account; change their roles
+    Member {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: MemberCommand,
     },
     /// Create, list, change, disable, enable and delete API keys
     Key {
@@ -181,6 +188,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Serve { config } => serve::run(&config).await,
         Command::Check { config } => check::run(&config).await,
         Command::Account { target, command } => operator_commands::account(&target, command).await,
+        Command::Member { target, command } => operator_commands::member(&target, command).await,
         Command::Key { target, command } => operator_commands::key(&target, command).await,
         Command::Project { target, command } => operator_commands::project(&target, command).await,
         Command::Budget { target, command } => budget_commands::budget(&target, command).await,

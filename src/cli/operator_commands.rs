@@ -1,4 +1,4 @@
-//! `tollgate account|key|project|credit|limit|model|request|route|secret`: commands that call the operator API of a running gateway.
+//! `tollgate account|member|key|project|credit|limit|model|request|route|secret`: commands that call the operator API of a running gateway.
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
@@ -59,10 +59,27 @@ pub(crate) enum AccountCommand {
     Invite {
         account: String,
         email: String,
-        /// Also give access to the operator console
+        /// What they may do in the account: owner, billing, developer or viewer
+        #[arg(long, default_value = "owner", conflicts_with = "operator")]
+        role: String,
+        /// An owner who may also use the operator console
         #[arg(long)]
         operator: bool,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum MemberCommand {
+    /// List an account's members with their roles
+    List { account: String },
+    /// Change a member's role, with immediate effect
+    Change {
+        member: String,
+        /// owner, billing, developer or viewer
+        role: String,
+    },
+    /// Remove a member: ends their sessions and deletes the keys that they made
+    Remove { member: String },
 }
 
 /// What binds a key beside its account; all of it is optional.
@@ -268,9 +285,10 @@ pub(crate) async fn account(target: &Target, command: AccountCommand) -> Result<
         AccountCommand::Invite {
             account,
             email,
+            role,
             operator,
         } => {
-            let role = if operator { "operator" } else { "customer" };
+            let role = if operator { "operator" } else { &*role };
             let body = json!({ "email": email, "role": role });
             (Method::POST, one(&account) + "/invitations", Some(body))
         }
@@ -280,6 +298,22 @@ pub(crate) async fn account(target: &Target, command: AccountCommand) -> Result<
         println!("\nThis is the only time the link is shown. Anyone who has it can sign in.");
     }
     Ok(())
+}
+
+pub(crate) async fn member(target: &Target, command: MemberCommand) -> Result<(), String> {
+    let one = |id: &str| format!("/operator/members/{}", segment(id));
+    let (method, path, body) = match command {
+        MemberCommand::List { account } => {
+            let path = format!("/operator/accounts/{}/members", segment(&account));
+            (Method::GET, path, None)
+        }
+        MemberCommand::Change { member, role } => {
+            let body = json!({ "role": role });
+            (Method::PATCH, one(&member), Some(body))
+        }
+        MemberCommand::Remove { member } => (Method::DELETE, one(&member), None),
+    };
+    send(target, method, &path, body).await
 }
 
 pub(crate) async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {

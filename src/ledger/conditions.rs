@@ -42,6 +42,14 @@ impl Conditions {
             // Hides the equality from the planner, which expects few matches of it and would read and sort all.
             wanted.and(&format!("coalesce({column} = {placeholder}, false)"));
         }
+        if let Some(seen) = page.seen {
+            let projects = seen.project_ids.iter().map(|id| ("project_id", id));
+            let columns = [("member_id", &seen.member_id)].into_iter().chain(projects);
+            let each: Vec<_> = columns
+                .map(|(column, id)| format!("{column} = {}", wanted.value(Value::Text(id.clone()))))
+                .collect();
+            wanted.and(&format!("coalesce({}, false)", each.join(" OR ")));
+        }
         if let Some(outcome) = page.outcome {
             let literal = format!("'{}'", outcome.as_str());
             let is_rare = outcome != Outcome::Answered;

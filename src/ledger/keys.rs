@@ -35,6 +35,8 @@ impl KeyFilter {
 pub(crate) struct KeysPage<'a> {
     pub account_id: &'a str,
     pub filter: KeyFilter,
+    /// Only keys that this person has made.
+    pub member_id: Option<&'a str>,
     /// Cursor: when the last key of the previous page was created, and its ID.
     pub before: Option<(i64, String)>,
     pub limit: usize,
@@ -89,7 +91,8 @@ impl Ledger {
     /// One page of the account's keys.
     pub(crate) async fn keys_page(&self, mut page: KeysPage<'_>) -> Result<Vec<Key>, LedgerError> {
         let last = page.before.as_ref().map_or("", |(_, id)| id);
-        if has_nul(&[page.account_id, last]) {
+        let member_id = page.member_id.unwrap_or_default();
+        if has_nul(&[page.account_id, last, member_id]) {
             return Ok(Vec::new());
         }
         page.limit = page.limit.min(MAX_ROWS);

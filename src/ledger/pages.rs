@@ -42,9 +42,26 @@ pub(crate) struct CallsPage<'a> {
     pub key_id: Option<&'a str>,
     pub model: Option<&'a str>,
     pub outcome: Option<Outcome>,
+    /// Only calls that this member sees.
+    pub seen: Option<&'a SeenCalls>,
     /// Cursor: when the last call of the previous page ended, and its ID.
     pub before: Option<(i64, CallId)>,
     pub limit: usize,
+}
+
+/// The calls that a developer sees: with keys that they made, and of projects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenCalls {
+    pub member_id: String,
+    pub project_ids: Vec<String>,
+}
+
+impl SeenCalls {
+    /// Whether they include the calls of a member's key in a project.
+    pub(crate) fn include(&self, member_id: Option<&str>, project_id: Option<&str>) -> bool {
+        member_id == Some(&self.member_id)
+            || project_id.is_some_and(|id| self.project_ids.iter().any(|seen| seen == id))
+    }
 }
 
 /// A ledger entry: one change of an account's balance.

@@ -1,6 +1,6 @@
 //! Sums of calls by the session of a coding agent.
 
-use super::{Call, Charged, Ledger, LedgerError, pages::has_nul};
+use super::{Call, Charged, Ledger, LedgerError, SeenCalls, pages::has_nul};
 use crate::base::money::NanoUsd;
 
 /// The most rows of a page.
@@ -11,6 +11,8 @@ const MAX_ROWS: usize = 1_000;
 pub(crate) struct SessionsPage {
     /// `None` for all accounts.
     pub account_id: Option<String>,
+    /// Only calls that this member sees.
+    pub seen: Option<SeenCalls>,
     /// Calls count by the time of their end.
     pub from_ms: i64,
     pub to_ms: i64,

@@ -23,6 +23,7 @@ use super::{
     notice,
     query::{ReadQuery, non_empty},
     requests,
+    rights::Right,
     session::SignedIn,
 };
 use crate::{
@@ -108,7 +109,7 @@ async fn page(
         (payments::section(&bought))
         section {
             h2 { "History" }
-            (history(&entries, &notes))
+            (history(me, &entries, &notes))
             nav.pages aria-label="Pages" {
                 @if before.is_some() {
                     a href="/portal/billing" { "Newest entries" }
@@ -199,7 +200,7 @@ fn expiries(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
     }
 }
 
-fn history(entries: &[Entry], notes: &Notes<'_>) -> Markup {
+fn history(me: &SignedIn, entries: &[Entry], notes: &Notes<'_>) -> Markup {
     html! {
         @if entries.is_empty() {
             p.empty { "There is nothing here." }
@@ -219,7 +220,7 @@ fn history(entries: &[Entry], notes: &Notes<'_>) -> Markup {
                         @for entry in entries {
                             tr {
                                 td { (moment(entry.at)) }
-                                th scope="row" { (description(entry, notes)) }
+                                th scope="row" { (description(me, entry, notes)) }
                                 td.number { (signed_amount(entry.delta)) }
                                 td.number { (money(entry.balance_after)) }
                             }
@@ -231,7 +232,7 @@ fn history(entries: &[Entry], notes: &Notes<'_>) -> Markup {
     }
 }
 
-fn description(entry: &Entry, notes: &Notes<'_>) -> Markup {
+fn description(me: &SignedIn, entry: &Entry, notes: &Notes<'_>) -> Markup {
     let note = note_of(notes, &entry.reference);
     html! {
         @match entry.kind {
@@ -241,8 +242,8 @@ fn description(entry: &Entry, notes: &Notes<'_>) -> Markup {
             EntryKind::Expiry => {
                 "Credit expired" @if let Some(note) = note { ": " (note) }
             },
-            EntryKind::Charge => { "Request " (request(&entry.reference)) },
-            EntryKind::Reversal => { "Charge taken back: request " (request(&entry.reference)) },
+            EntryKind::Charge => { "Request " (request(me, &entry.reference)) },
+            EntryKind::Reversal => { "Charge taken back: request " (request(me, &entry.reference)) },
             EntryKind::Opening => { "Balance brought forward from before " (entry.reference) },
         }
     }
@@ -252,9 +253,13 @@ fn note_of<'a>(notes: &Notes<'a>, grant_id: &str) -> Option<&'a str> {
     notes.get(grant_id).copied()
 }
 
-/// A link to the request that an entry belongs to.
-fn request(reference: &str) -> Markup {
-    html! { a href=(requests::path(reference)) { code { (reference) } } }
+/// The request that an entry belongs to; a link if the person may open it.
+fn request(me: &SignedIn, reference: &str) -> Markup {
+    html! {
+        @if me.may(Right::Requests) {
+            a href=(requests::path(reference)) { code { (reference) } }
+        } @else { code { (reference) } }
+    }
 }
 
 fn signed_amount(delta: NanoUsd) -> String {

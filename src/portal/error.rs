@@ -6,9 +6,9 @@ use axum::{
 };
 use maud::html;
 
-use super::layout;
+use super::{layout, rights::Right};
 use crate::{
-    backoffice::BackofficeError,
+    backoffice::{BackofficeError, TeamRole},
     gateway::actions::ActionError,
     ledger::LedgerError,
     wire::error::{Cause, GatewayError},
@@ -24,6 +24,12 @@ pub enum PortalError {
     OperatorSignedOut { to: String },
     #[error("There is no such page, or it is not yours.")]
     NotFound,
+    /// The person's role in the account has no right to the page.
+    #[error("{}", right.explanation(*role))]
+    NotAllowed { right: Right, role: TeamRole },
+    /// The account would be left without an owner.
+    #[error("{0}")]
+    LastOwner(String),
     /// Invalid input, with the message to show.
     #[error("{0}")]
     Invalid(String),
@@ -110,18 +116,20 @@ impl From<BackofficeError> for PortalError {
     fn from(error: BackofficeError) -> Self {
         match error {
             BackofficeError::EmailTaken => Self::Invalid(error.to_string()),
+            BackofficeError::LastOwner => Self::LastOwner(sentence(&error.to_string())),
             BackofficeError::Unavailable(reason) => Self::Unavailable(reason),
         }
     }
 }
 
 impl PortalError {
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         match self {
             Self::SignedOut { .. } | Self::OperatorSignedOut { .. } => Status::SEE_OTHER,
             Self::NotFound => Status::NOT_FOUND,
             Self::Invalid(_) => Status::BAD_REQUEST,
-            Self::Stale | Self::Foreign => Status::FORBIDDEN,
+            Self::Stale | Self::Foreign | Self::NotAllowed { .. } => Status::FORBIDDEN,
+            Self::LastOwner(_) => Status::CONFLICT,
             Self::TooMany { .. } => Status::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => Status::SERVICE_UNAVAILABLE,
             Self::Body(error) => error.envelope().status,
@@ -140,6 +148,7 @@ impl IntoResponse for PortalError {
         }
         let status = self.status();
         let title = match status {
+            _ if matches!(self, Self::NotAllowed { .. }) => "Not for your role",
             Status::NOT_FOUND => "Not found",
             Status::SERVICE_UNAVAILABLE => "Not available",
             Status::TOO_MANY_REQUESTS => "Too many attempts",

@@ -1,4 +1,4 @@
-//! API keys: create, show once, list, disable, enable and delete. The page of one key is in `details.rs`.
+//! API keys: list, disable, enable and delete. Owners see all keys of the account, developers those that they made.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,31 +9,30 @@ use axum::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
+pub(crate) mod create;
 mod details;
 mod rotation;
 mod terms;
 
-use self::terms::{TermsForm, expiry_field, model_fields, project_field};
 pub(crate) use self::{
     details::{change, show},
     rotation::rotate,
 };
 use super::{
     error::PortalError,
-    form::{EmptyForm, SignedForm, is_first_submission, once_field},
+    form::{EmptyForm, SignedForm},
     formatting::moment,
     layout::{self, Page, Place},
-    names::{self, MAX_NAME},
     paging, projects,
     query::ReadQuery,
     session::SignedIn,
     sign_in::problem_notice,
-    snippets,
 };
 use crate::{
-    base::{keys::ApiKey, timestamp},
+    backoffice::Person,
+    base::timestamp,
     gateway::Gateway,
-    ledger::{DEFAULT_PROJECT, Key, KeyFilter, KeyState, KeysPage, NewKey, Project},
+    ledger::{Key, KeyFilter, KeyState, KeysPage, Project},
 };
 
 const NAME_NEEDED: &str =
@@ -60,29 +59,16 @@ async fn page(
 ) -> Result<Page, PortalError> {
     let (keys, links) = queried(gateway, me, query, KeyFilter::Live, "/portal/keys").await?;
     let used = gateway.ledger.last_used(&me.account.id).await?;
-    let projects = gateway.ledger.projects(&me.account.id).await?;
+    let labels = Labels::read(gateway, me).await?;
     let content = html! {
         h1 { "API keys" }
         p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
         (problem_notice(problem))
-        form.inline method="post" action="/portal/keys" {
-            (me.token_field())
-            (once_field())
-            label { "Name of the new key"
-                input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
-            }
-            button.primary type="submit" { "Create key" }
-            details {
-                summary { "Project, expiry and models" }
-                (project_field(&projects, DEFAULT_PROJECT))
-                (expiry_field(None))
-                (model_fields(gateway, me.account.plan, None))
-            }
-        }
+        (create::form(gateway, me, &labels.projects))
         @if keys.is_empty() {
             p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used, &projects)) }
+            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used, &labels)) }
         }
         (links)
         p {
@@ -106,6 +92,7 @@ async fn queried(
     let page = KeysPage {
         account_id: &me.account.id,
         filter,
+        member_id: me.only_own_keys(),
         before,
         limit: paging::QUERIED,
     };
@@ -163,7 +150,35 @@ pub(crate) async fn list_deleted(
     Ok(layout::page(&me, Place::Keys, "Deleted keys", &content))
 }
 
-fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, projects: &[Project]) -> Markup {
+/// What keys refer to: the projects of the account, and for owners its members.
+struct Labels {
+    projects: Vec<Project>,
+    people: Vec<Person>,
+}
+
+impl Labels {
+    async fn read(gateway: &Gateway, me: &SignedIn) -> Result<Self, PortalError> {
+        let account = me.account.id.as_str();
+        let projects = gateway.ledger.projects(account).await?;
+        let people = if me.is_owner() {
+            gateway.backoffice.people_of(account).await?
+        } else {
+            Vec::new()
+        };
+        Ok(Self { projects, people })
+    }
+
+    fn maker(&self, key: &Key) -> &str {
+        let Some(id) = &key.payer.member_id else {
+            return "service key";
+        };
+        let mut people = self.people.iter();
+        let person = people.find(|person| person.id == *id);
+        person.map_or("a former member", |person| &person.email)
+    }
+}
+
+fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, labels: &Labels) -> Markup {
     html! {
         table {
             thead { tr {
@@ -173,23 +188,24 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, projects: &[P
                 th scope="col" { "Created" }
                 th scope="col" { "Last used" }
                 th scope="col" { "Expires" }
+                @if me.is_owner() { th scope="col" { "Made by" } }
                 th scope="col" { "State" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
-                @for key in keys { (row(me, key, used.get(&key.id).copied(), projects)) }
+                @for key in keys { (row(me, key, used.get(&key.id).copied(), labels)) }
             }
         }
     }
 }
 
 /// One key of the list.
-fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, projects: &[Project]) -> Markup {
+fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, labels: &Labels) -> Markup {
     html! {
         tr {
             th scope="row" { (shown_name(key)) }
             td { code { (key.prefix) "…" } }
-            td { (projects::name_of(projects, key.payer.project())) }
+            td { (projects::name_of(&labels.projects, key.payer.project())) }
             td { (moment(key.created_at)) }
             td {
                 @match used_ms {
@@ -203,6 +219,7 @@ fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, projects: &[Project]) -> 
                     None => span.muted { "no" },
                 }
             }
+            @if me.is_owner() { td { (labels.maker(key)) } }
             td { (state(key)) }
             td.actions { (actions(me, key)) }
         }
@@ -249,99 +266,14 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
     }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct NewKeyForm {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    once: String,
-    #[serde(flatten)]
-    terms: TermsForm,
-}
-
-pub(crate) async fn create(
-    State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form }: SignedForm<NewKeyForm>,
-) -> Result<Page, PortalError> {
-    let new = match wanted(&gateway, &me, &form).await? {
-        Ok(new) => new,
-        Err(problem) => {
-            return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
-        }
-    };
-    if !is_first_submission(&gateway, &form.once).await? {
-        let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
-                       delete it and create another.";
-        return page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
-    }
-    let (key, secret) = match new_key(&gateway, &me.account.id, new).await {
-        Err(PortalError::Invalid(problem)) => {
-            return page(&gateway, &me, &KeysQuery::default(), Some(&problem)).await;
-        }
-        created => created?,
-    };
-    let content = secret_once(&gateway, "Your new key", &key, &secret, &html! {});
-    Ok(layout::page(&me, Place::Keys, "Your new key", &content))
-}
-
-/// The key that a form asks for, or the problem to show.
-async fn wanted(
-    gateway: &Gateway,
-    me: &SignedIn,
-    form: &NewKeyForm,
-) -> Result<Result<NewKey, String>, PortalError> {
-    let Some(name) = names::checked(&form.name) else {
-        return Ok(Err(NAME_NEEDED.into()));
-    };
-    let projects = gateway.ledger.projects(&me.account.id).await?;
-    let wanted = form.terms.checked(gateway, &projects, None);
-    Ok(wanted.map(|wanted| NewKey {
-        name: name.to_owned(),
-        project_id: wanted.project_id,
-        member_id: Some(me.person.id.clone()),
-        terms: wanted.terms,
-    }))
-}
-
-/// A new secret of a key, the only time that it is shown. `note` follows it.
-fn secret_once(
-    gateway: &Gateway,
-    title: &str,
-    key: &Key,
-    secret: &ApiKey,
-    note: &Markup,
-) -> Markup {
-    html! {
-        h1 { (title) }
-        p { "This is " strong { (shown_name(key)) } ". Copy it now: it is not shown again." }
-        div.copyable.secret {
-            code #new-key { (secret.reveal()) }
-            (snippets::copy_button("Copy", "the key"))
-        }
-        (note)
-        h2 { "A first request" }
-        (snippets::all(&gateway.portal.url, secret.reveal()))
-        p { a.button href="/portal/keys" { "I have copied it" } }
-    }
-}
-
-/// Creates a key for a person, unless too many were created lately.
-pub(crate) async fn new_key(
-    gateway: &Gateway,
-    account_id: &str,
-    new: NewKey,
-) -> Result<(Key, ApiKey), PortalError> {
-    let throttled = gateway.portal.throttle.new_key(account_id);
-    throttled.map_err(|seconds| PortalError::TooMany { seconds })?;
-    let (ledger, max) = (&gateway.ledger, gateway.max_keys);
-    Ok(ledger.create_key(account_id, new, max).await?)
-}
-
-/// The key, if it belongs to this account and is not deleted.
+/// The key, if the person may see it and it is not deleted.
 async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalError> {
     let key = gateway.ledger.key(id).await?;
-    let is_theirs = key.account_id == me.account.id && key.state != KeyState::Deleted;
-    is_theirs.then_some(key).ok_or(PortalError::NotFound)
+    let is_theirs = key.account_id == me.account.id && me.sees_key(&key);
+    let is_live = key.state != KeyState::Deleted;
+    (is_theirs && is_live)
+        .then_some(key)
+        .ok_or(PortalError::NotFound)
 }
 
 pub(crate) async fn disable(

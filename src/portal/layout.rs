@@ -8,7 +8,7 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{assets, session::SignedIn};
+use super::{assets, rights, session::SignedIn};
 
 /// A complete HTML page.
 pub(crate) struct Page(Markup);
@@ -33,11 +33,12 @@ pub(crate) enum Place {
     Billing,
     Plan,
     Models,
+    Members,
     Settings,
 }
 
 impl Place {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Overview,
         Self::Keys,
         Self::Playground,
@@ -46,6 +47,7 @@ impl Place {
         Self::Billing,
         Self::Plan,
         Self::Models,
+        Self::Members,
         Self::Settings,
     ];
 
@@ -59,8 +61,15 @@ impl Place {
             Self::Billing => ("/portal/billing", "Billing"),
             Self::Plan => ("/portal/plan", "Plan and limits"),
             Self::Models => ("/portal/models", "Models"),
+            Self::Members => ("/portal/members", "Members"),
             Self::Settings => ("/portal/settings", "Settings"),
         }
+    }
+
+    /// The entries that a person's role may open.
+    fn open_to(me: &SignedIn) -> impl Iterator<Item = Self> {
+        let places = Self::ALL.into_iter();
+        places.filter(|place| rights::of_route(place.link().0).is_some_and(|right| me.may(right)))
     }
 }
 
@@ -83,7 +92,7 @@ pub(crate) fn page_with(
             a.brand href="/portal" { (assets::logo()) "Tollgate" }
             nav aria-label="Portal" {
                 ul {
-                    @for one in Place::ALL {
+                    @for one in Place::open_to(me) {
                         @let (path, name) = one.link();
                         li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
                     }

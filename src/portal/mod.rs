@@ -3,7 +3,7 @@
 //!
 //! A page needs a session cookie; without one the browser is redirected to the sign-in page. Every change is a
 //! POST that must come from our own origin with a form token derived from the session; otherwise the response
-//! is 403 and nothing is changed. If a store is unavailable, the response is a 503 page with `Retry-After`, and
+//! is 403 and nothing is changed. What a role in the account may open is in `rights.rs`. If a store is unavailable, the response is a 503 page with `Retry-After`, and
 //! the cause is only logged.
 //!
 //! The portal has no state of its own: all data is in the ledger and the backoffice. It may use every room
@@ -30,6 +30,7 @@ mod formatting;
 mod headers;
 mod keys;
 mod layout;
+mod members;
 mod models;
 mod names;
 mod notice;
@@ -41,8 +42,10 @@ mod playground;
 mod projects;
 mod query;
 mod requests;
+pub mod rights;
 mod session;
 mod settings;
+mod sight;
 mod sign_in;
 mod sign_up;
 mod sign_up_by_email;
@@ -73,7 +76,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
             get(forgotten::show).post(forgotten::request_link),
         )
         .route("/portal/welcome", get(welcome::show).post(welcome::submit))
-        .route("/portal/keys", get(keys::list).post(keys::create))
+        .route("/portal/keys", get(keys::list).post(keys::create::create))
         .route("/portal/keys/deleted", get(keys::list_deleted))
         .route("/portal/keys/{id}", get(keys::show).post(keys::change))
         .route("/portal/keys/{id}/rotate", post(keys::rotate))
@@ -99,6 +102,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/playground", get(playground::show))
         .route("/portal/playground/run", post(playground::run))
         .route("/portal/playground/charge", get(playground::charge))
+        .merge(members::router())
         .route("/portal/settings", get(settings::show))
         .route("/portal/settings/password", post(settings::change_password))
         .route("/portal/settings/sessions", post(settings::end_sessions))

@@ -10,7 +10,9 @@ use super::{
     formatting::{count, moment, money, money_rounded},
     layout::{self, Page, Place},
     notice, requests,
+    rights::Right,
     session::SignedIn,
+    sight::Sight,
     snippets,
 };
 use crate::{
@@ -33,29 +35,37 @@ pub(crate) async fn show(
         timestamp::day(now),
     );
     let balances = ledger.balances(account).await?;
-    let days = ledger.usage_days(account, &from, &today).await?;
+    let sight = Sight::of(&gateway, &me).await?;
+    let mut days = ledger.usage_days(account, &from, &today).await?;
+    sight.restrict(&gateway, &mut days).await?;
     let live_keys = ledger.keys(account).await?;
     let latest = CallsPage {
         account_id: Some(account),
         key_id: None,
         model: None,
         outcome: None,
+        seen: sight.calls(),
         before: None,
         limit: SHOWN_REQUESTS,
     };
     let calls = ledger.calls_page(&latest).await?;
-    let has_key = live_keys.iter().any(|key| key.state == KeyState::Active);
+    let mut own = live_keys.iter().filter(|key| me.sees_key(key));
+    let has_key = own.any(|key| key.state == KeyState::Active);
     let used = calls.iter().map(|call| call.payer.key_id.as_str());
-    let keys = ledger.keys_with_ids(used).await?;
+    let mut keys = ledger.keys_with_ids(used).await?;
+    keys.retain(|key| me.sees_key(key));
     let content = html! {
         h1 { "Overview" }
         @if me.account.closed {
             p.problem role="alert" { "This account is closed: requests with its keys are refused." }
         }
-        (notice::credit(&gateway.alerts, &balances, !calls.is_empty()))
-        (cards(&balances, &days, &today))
-        @if calls.is_empty() { (first_steps(&gateway, has_key, &balances)) }
-        @else {
+        @if me.may(Right::Billing) {
+            (notice::credit(&gateway.alerts, &balances, !calls.is_empty()))
+        }
+        (cards(&me, &balances, &days, &today))
+        @if calls.is_empty() && me.may(Right::Keys) {
+            (first_steps(&gateway, &me, has_key, &balances))
+        } @else if me.may(Right::Requests) {
             h2 { "Latest requests" }
             (requests::table(&calls, &keys))
             p { a href="/portal/requests" { "All requests" } }
@@ -64,7 +74,7 @@ pub(crate) async fn show(
     Ok(layout::page(&me, Place::Overview, "Overview", &content))
 }
 
-fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
+fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Markup {
     let sum = |of: &dyn Fn(&DayUse) -> i64| days.iter().map(of).fold(0_i64, i64::saturating_add);
     let spent = NanoUsd::new(sum(&|day| day.cost.nanos()));
     let spent_today = NanoUsd::new(sum(&|day| {
@@ -78,18 +88,7 @@ fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
     let tokens: u64 = days.iter().map(|day| day.prompt + day.completion).sum();
     html! {
         div.grid {
-            section.card {
-                h2 { "Balance" }
-                p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
-                p.muted {
-                    @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " held for running requests. " }
-                    @match balances.expires_at {
-                        Some(at) => { "Used next, expires " (moment(at)) "." },
-                        None => "Does not expire.",
-                    }
-                }
-                p { a href="/portal/billing" { "Billing" } }
-            }
+            @if me.may(Right::Billing) { (balance_card(balances)) }
             section.card {
                 h2 { "Spent in 7 days" }
                 p.figure title=(money(spent)) { (money_rounded(spent)) }
@@ -100,18 +99,35 @@ fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
                 h2 { "Requests in 7 days" }
                 p.figure { (count(calls)) }
                 p.muted { (count(tokens)) " tokens" }
-                p { a href="/portal/requests" { "Requests" } }
+                @if me.may(Right::Requests) { p { a href="/portal/requests" { "Requests" } } }
             }
         }
     }
 }
 
-fn first_steps(gateway: &Gateway, has_key: bool, balances: &Balances) -> Markup {
+fn balance_card(balances: &Balances) -> Markup {
+    html! {
+        section.card {
+            h2 { "Balance" }
+            p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
+            p.muted {
+                @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " held for running requests. " }
+                @match balances.expires_at {
+                    Some(at) => { "Used next, expires " (moment(at)) "." },
+                    None => "Does not expire.",
+                }
+            }
+            p { a href="/portal/billing" { "Billing" } }
+        }
+    }
+}
+
+fn first_steps(gateway: &Gateway, me: &SignedIn, has_key: bool, balances: &Balances) -> Markup {
     html! {
         section.card {
             h2 { "Your first request" }
             ol.steps {
-                @if balances.available <= NanoUsd::default() {
+                @if me.may(Right::Billing) && balances.available <= NanoUsd::default() {
                     li { "Get some credit: see " a href="/portal/billing" { "Billing" } "." }
                 }
                 li {

@@ -1,4 +1,5 @@
-//! The playground: sends prompts to the real chat completions endpoint, charged to the visitor's own account.
+//! The playground: sends prompts to the real chat completions endpoint, charged to the visitor's own account by a key
+//! of their own.
 
 use std::sync::Arc;
 
@@ -19,11 +20,13 @@ use serde_json::json;
 use super::{
     error::PortalError,
     formatting::{money, money_rounded},
-    keys::new_key,
+    keys::create::new_key,
     layout::{self, Page, Place},
     query::ReadQuery,
     requests,
+    rights::Right,
     session::SignedIn,
+    sight::Sight,
     snippets::FIRST_MODEL,
 };
 use crate::{
@@ -32,13 +35,13 @@ use crate::{
         public::{CallHeaders, Endpoint},
     },
     gateway::Gateway,
-    ledger::Caller,
+    ledger::{Caller, NewKey},
     net::drain::drain_unread,
     wire::{error::GatewayError, messages::NativeHeaders},
 };
 
-/// Name of the API key with which the playground makes its calls. It is an ordinary key in the account's list,
-/// so its usage is shown separately and disabling it disables the playground. Its secret is never shown.
+/// Name of the API key with which the playground makes a person's calls. It is an ordinary key that belongs to them,
+/// so its usage is shown separately and disabling it disables their playground. Its secret is never shown.
 const KEY_NAME: &str = "Playground";
 const TOKEN: &str = "x-form-token";
 
@@ -51,7 +54,9 @@ pub(crate) async fn show(
     let content = html! {
         h1 { "Playground" }
         p.muted {
-            "Answers come from the real endpoint and are paid from your balance of " (money_rounded(balances.balance)) "."
+            "Answers come from the real endpoint and are paid from "
+            @if me.may(Right::Billing) { "your balance of " (money_rounded(balances.balance)) "." }
+            @else { "the account's balance." }
         }
         form.stack #playground data-token=(me.form_token()) {
             label { "Model"
@@ -129,7 +134,9 @@ pub(crate) async fn charge(
     ReadQuery(query): ReadQuery<ChargeQuery>,
 ) -> Result<Response, PortalError> {
     let calls = gateway.ledger.find_calls(&query.request).await?;
-    let call = calls.iter().find(|call| call.account_id == me.account.id);
+    let sight = Sight::of(&gateway, &me).await?;
+    let mut calls = calls.iter();
+    let call = calls.find(|call| call.account_id == me.account.id && sight.sees_call(call));
     let (call, charged) = call
         .and_then(|call| Some((call, call.charged?)))
         .ok_or(PortalError::NotFound)?;
@@ -141,14 +148,20 @@ pub(crate) async fn charge(
     Ok((json, body.to_string()).into_response())
 }
 
-/// The caller whose key is that of the playground, which is created at the first call.
+/// The caller whose key is that of the person's playground, which is created at their first call.
 async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, Response> {
     let unavailable = |_| GatewayError::CreditUnavailable.into_response();
     let keys = gateway.ledger.keys(&me.account.id).await;
     let mut keys = keys.map_err(unavailable)?.into_iter();
-    let key = match keys.find(|key| key.name == KEY_NAME) {
+    let member_id = Some(&me.person.id);
+    let own = keys.find(|key| key.name == KEY_NAME && key.payer.member_id.as_ref() == member_id);
+    let new = NewKey {
+        member_id: member_id.cloned(),
+        ..KEY_NAME.into()
+    };
+    let key = match own {
         Some(key) => key,
-        None => match new_key(gateway, &me.account.id, KEY_NAME.into()).await {
+        None => match new_key(gateway, me, new).await {
             Ok((key, _)) => key,
             Err(error) => return Err(without_key(&error)),
         },

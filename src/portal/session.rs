@@ -11,16 +11,18 @@ use maud::{Markup, html};
 use super::{
     cookies::{Kind, Token},
     error::PortalError,
+    rights::{self, Right},
 };
 use crate::{
     api::RequestLog,
-    backoffice::{Person, Role, Session},
+    backoffice::{Person, Role, Session, TeamRole},
     base::timestamp,
     gateway::Gateway,
-    ledger::{Account, LedgerError, NewAccount},
+    ledger::{Account, Key, LedgerError, NewAccount},
 };
 
-/// A signed-in person with an account. Without a session, the extractor redirects to the sign-in page.
+/// A signed-in person with an account. Without a session, the extractor redirects to the sign-in page; if the route is
+/// not for the person's role in the account, it responds with 403.
 pub(crate) struct SignedIn {
     pub person: Person,
     pub account: Account,
@@ -34,6 +36,25 @@ impl SignedIn {
     /// A hidden field with the form token, which every form of this session needs.
     pub(crate) fn token_field(&self) -> Markup {
         token_field(&self.token)
+    }
+
+    pub(crate) fn may(&self, right: Right) -> bool {
+        right.has(self.person.team_role)
+    }
+
+    pub(crate) fn is_owner(&self) -> bool {
+        self.person.team_role == TeamRole::Owner
+    }
+
+    /// Whether the person may see and manage a key of the account: owners every key, developers those that they made.
+    pub(crate) fn sees_key(&self, key: &Key) -> bool {
+        let made = key.payer.member_id.as_ref() == Some(&self.person.id);
+        self.is_owner() || (made && self.may(Right::Keys))
+    }
+
+    /// The restriction of a query for keys to those that the person made; `None` for owners.
+    pub(crate) fn only_own_keys(&self) -> Option<&str> {
+        (!self.is_owner()).then_some(&self.person.id)
     }
 
     pub(crate) fn form_token(&self) -> String {
@@ -64,6 +85,7 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
         let session = gateway.backoffice.session(&digest, timestamp::now());
         let session = session.await?.ok_or_else(signed_out)?;
         let person = session.person.clone().ok_or_else(signed_out)?;
+        rights::check(parts, &person)?;
         let account = account_of(gateway, &person).await?;
         if let Some(log) = parts.extensions.get::<RequestLog>() {
             log.account(&account.id);

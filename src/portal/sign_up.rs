@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::Peer,
-    backoffice::{BackofficeError, NewPerson, Person, Role, mail},
+    backoffice::{BackofficeError, NewPerson, Person, Role, TeamRole, mail},
     base::{keys::random_id, timestamp},
     gateway::Gateway,
 };
@@ -195,6 +195,7 @@ pub async fn enrol(
         password: Some(hash),
         role,
         account_id: random_id("acct_"),
+        team_role: TeamRole::Owner,
         now: timestamp::now(),
     };
     let person = match gateway.backoffice.add_person(new).await {

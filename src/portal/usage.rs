@@ -30,6 +30,7 @@ use super::{
     paging,
     query::{ReadQuery, non_empty},
     session::SignedIn,
+    sight::Sight,
 };
 use crate::{
     base::timestamp,
@@ -75,20 +76,24 @@ impl UsageQuery {
 struct PeriodUsage {
     days: Vec<String>,
     rows: Vec<DayUse>,
+    sight: Sight,
 }
 
 impl PeriodUsage {
     async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
         let days = days::last(count, timestamp::now());
+        let sight = Sight::of(gateway, me).await?;
         let (Some(first), Some(last)) = (days.first(), days.last()) else {
             return Ok(Self {
                 days,
                 rows: Vec::new(),
+                sight,
             });
         };
         let rows = gateway.ledger.usage_days(&me.account.id, first, last);
-        let rows = rows.await?;
-        Ok(Self { days, rows })
+        let mut rows = rows.await?;
+        sight.restrict(gateway, &mut rows).await?;
+        Ok(Self { days, rows, sight })
     }
 
     /// One page of the sessions of coding agents on these days. It reads the calls of these days, so it is read only
@@ -101,6 +106,7 @@ impl PeriodUsage {
     ) -> Result<Vec<SessionUse>, PortalError> {
         let page = SessionsPage {
             account_id: Some(me.account.id.clone()),
+            seen: self.sight.calls().cloned(),
             from_ms: self.begin().saturating_mul(1_000),
             to_ms: i64::MAX,
             before,
@@ -109,8 +115,11 @@ impl PeriodUsage {
         Ok(gateway.ledger.sessions(page).await?)
     }
 
-    /// How many requests of these days got the response of another one.
+    /// How many requests of these days got the response of another one. They are counted for the account as a whole.
     async fn replays(&self, gateway: &Gateway, me: &SignedIn) -> Result<u64, PortalError> {
+        if self.sight.calls().is_some() {
+            return Ok(0);
+        }
         let counting = gateway
             .ledger
             .count_replays(&me.account.id, self.begin(), i64::MAX / 1_000);

@@ -25,7 +25,7 @@ use super::{
     sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
 };
 use crate::{
-    backoffice::{BackofficeError, Digest, Link, MadeLink, Person, Purpose, Role},
+    backoffice::{BackofficeError, Digest, Link, MadeLink, Person, Purpose, Role, TeamRole},
     base::timestamp,
     gateway::Gateway,
     ledger::LedgerError,
@@ -195,9 +195,10 @@ impl UsableLink {
         let account = self.account.as_deref().unwrap_or_default();
         html! {
             @match &self.link.purpose {
-                Purpose::Invitation { role, .. } => {
+                Purpose::Invitation { role, team_role, .. } => {
                     p {
                         "You are invited to the account " strong { (account) }
+                        @if *team_role != TeamRole::Owner { ", with the role " (team_role.as_str()) }
                         @if *role == Role::Operator { ", and to be an operator of this gateway" }
                         ". Choose a password, and you are in."
                     }

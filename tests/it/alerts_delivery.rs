@@ -6,7 +6,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 use tollgate::{
-    backoffice::{DeliveryState, Event, NewPerson, Role},
+    backoffice::{DeliveryState, Event, NewPerson, Role, TeamRole},
     base::timestamp,
     gateway::alerts,
 };
@@ -209,6 +209,7 @@ async fn operators_and_owners_get_emails() {
             password: None,
             role: Role::Customer,
             account_id: id.clone(),
+            team_role: TeamRole::Owner,
             now: watched.now,
         };
         let added = watched.gateway.inside().backoffice.add_person(new).await;

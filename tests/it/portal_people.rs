@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tollgate::backoffice::Role;
+use tollgate::backoffice::{Role, TeamRole};
 
 use crate::support::{
     TestGateway,
@@ -353,6 +353,7 @@ async fn an_expired_link_is_refused_and_pruned() {
         let purpose = tollgate::backoffice::Purpose::Invitation {
             account_id: account.clone(),
             role: Role::Customer,
+            team_role: TeamRole::Viewer,
         };
         let new = tollgate::backoffice::NewLink {
             email: email.into(),
@@ -403,6 +404,7 @@ async fn a_person_without_a_password_sets_one_without_a_current_one() {
         password: None,
         role: Role::Customer,
         account_id: person.account_id,
+        team_role: TeamRole::Developer,
         now: 1,
     };
     let other = backoffice.add_person(new).await.unwrap();

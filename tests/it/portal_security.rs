@@ -7,7 +7,7 @@ use crate::support::{
     portal::{Browser, FORM, PASSWORD, encoded},
 };
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/portal",
     "/portal/keys",
     "/portal/playground",
@@ -16,6 +16,7 @@ const PAGES: [&str; 9] = [
     "/portal/billing",
     "/portal/plan",
     "/portal/models",
+    "/portal/members",
     "/portal/settings",
 ];
 

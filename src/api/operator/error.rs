@@ -112,6 +112,11 @@ impl OperatorError {
                 "invalid_request_error",
                 Some("email_taken"),
             ),
+            Self::Backoffice(BackofficeError::LastOwner) => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("last_owner"),
+            ),
             Self::Backoffice(BackofficeError::Unavailable(_)) => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",

@@ -139,6 +139,7 @@ pub(crate) async fn list(
     let page = KeysPage {
         account_id: &account_id,
         filter,
+        member_id: None,
         before,
         // One more tells whether there is a further page.
         limit: limit + 1,

@@ -24,6 +24,7 @@ mod error;
 mod key_terms;
 mod keys;
 mod limits;
+mod members;
 mod metrics;
 mod models;
 mod path;
@@ -95,6 +96,11 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route(
             "/operator/people/{id}",
             post(people::change).delete(people::remove),
+        )
+        .route("/operator/accounts/{id}/members", get(members::list))
+        .route(
+            "/operator/members/{id}",
+            patch(members::change).delete(members::remove),
         )
         .route("/operator/people/{id}/reset", post(people::reset))
         .route("/operator/limits", put(limits::change).get(limits::list))

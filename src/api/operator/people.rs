@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     api::Json,
-    backoffice::{Person, Purpose, Role},
+    backoffice::{Person, Purpose, Role, TeamRole},
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{OneTimeLink, OperatorActions},
+        actions::{OneTimeLink, OperatorActions, Roles},
     },
 };
 
@@ -27,6 +27,7 @@ struct PersonObject<'a> {
     email: &'a str,
     name: Option<&'a str>,
     role: &'static str,
+    team_role: &'static str,
     created_at: String,
 }
 
@@ -39,6 +40,7 @@ impl<'a> PersonObject<'a> {
             email: &person.email,
             name: person.name.as_deref(),
             role: person.role.as_str(),
+            team_role: person.team_role.as_str(),
             created_at: timestamp::shown(person.created_at),
         }
     }
@@ -88,9 +90,12 @@ pub(crate) async fn invite(
     Path(account_id): Path<String>,
     JsonBody(Invite { email, role }): JsonBody<Invite>,
 ) -> Result<Response, OperatorError> {
-    let role = role.map_or(Ok(Role::Customer), |role| read_role(&role))?;
+    let roles = match role {
+        Some(role) => Roles::parse(&role).ok_or_else(no_such_role)?,
+        None => Roles::of_member(TeamRole::Owner),
+    };
     let actions = OperatorActions::by_token(&gateway);
-    let link = actions.invite(account_id, &email, role).await?;
+    let link = actions.invite(account_id, &email, roles).await?;
     Ok(Json(LinkObject::new(&link)).into_response())
 }
 
@@ -99,6 +104,7 @@ struct InvitationObject<'a> {
     object: &'static str,
     email: &'a str,
     role: &'static str,
+    team_role: &'static str,
     expires_at: String,
 }
 
@@ -111,10 +117,13 @@ pub(crate) async fn invitations(
     let now = timestamp::now();
     let open = gateway.backoffice.invitations_of(&account_id, now).await?;
     let open = open.iter().filter_map(|link| match &link.purpose {
-        Purpose::Invitation { role, .. } => Some(InvitationObject {
+        Purpose::Invitation {
+            role, team_role, ..
+        } => Some(InvitationObject {
             object: "invitation",
             email: &link.email,
             role: role.as_str(),
+            team_role: team_role.as_str(),
             expires_at: timestamp::shown(link.expires_at),
         }),
         Purpose::Proof { .. } | Purpose::Reset { .. } => None,
@@ -170,6 +179,12 @@ pub(crate) async fn reset(
         .reset_password(id)
         .await?;
     Ok(Json(LinkObject::new(&link)).into_response())
+}
+
+fn no_such_role() -> OperatorError {
+    let message =
+        "`role` must be \"owner\", \"billing\", \"developer\", \"viewer\" or \"operator\".";
+    OperatorError::invalid("role", message)
 }
 
 fn read_role(text: &str) -> Result<Role, OperatorError> {

@@ -108,6 +108,7 @@ pub(crate) async fn list(
     });
     let page = SessionsPage {
         account_id: query.account,
+        seen: None,
         from_ms: from.saturating_mul(1_000),
         to_ms: to.saturating_mul(1_000),
         before: before.transpose()?,

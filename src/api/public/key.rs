@@ -10,11 +10,7 @@ use serde::Serialize;
 
 use crate::{
     api::{Json, extract::Authenticated},
-    base::{
-        keys::KeyDigest,
-        money::NanoUsd,
-        timestamp,
-    },
+    base::{keys::KeyDigest, money::NanoUsd, timestamp},
     gateway::Gateway,
     ledger::{BudgetState, DEFAULT_PROJECT, Key},
     wire::error::GatewayError,

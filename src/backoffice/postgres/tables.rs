@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// Version of the tables that this gateway creates.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// The oldest gateway version that can use tables of this version.
-const OLDEST: i64 = 2;
+const OLDEST: i64 = 3;
 
 /// Advisory lock held while tables are created. The number is arbitrary; only this module uses it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7813223641002)";

@@ -23,6 +23,7 @@ fn invitation() -> Purpose {
     Purpose::Invitation {
         account_id: "acct_1".into(),
         role: Role::Operator,
+        team_role: TeamRole::Developer,
     }
 }
 

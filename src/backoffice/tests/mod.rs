@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{
     Action, Backoffice, BackofficeError, Digest, NewPerson, NewSession, Person, RecordedAction,
-    Role, Session, Store,
+    Role, Session, Store, TeamRole,
     postgres::PostgresStore,
     sql::{Row, statement},
     sqlite::SqliteStore,
@@ -43,6 +43,7 @@ mod checkouts;
 mod cookie_secret;
 mod identities;
 mod links;
+mod members;
 mod people;
 mod postgres;
 mod sessions;
@@ -140,6 +141,7 @@ fn new_person(email: &str) -> NewPerson {
         password: Some("$argon2id$…".into()),
         role: Role::Customer,
         account_id: "acct_1".into(),
+        team_role: TeamRole::Owner,
         now: NOW,
     }
 }

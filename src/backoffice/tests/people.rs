@@ -23,6 +23,7 @@ async fn an_added_person_is_found(given: Given) {
         password: Some("$argon2id$…".into()),
         role: Role::Customer,
         account_id: "acct_1".into(),
+        team_role: TeamRole::Owner,
         created_at: NOW,
     };
     assert_eq!(ada, expected);

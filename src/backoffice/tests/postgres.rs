@@ -56,7 +56,7 @@ async fn concurrent_gateways_create_the_tables_once() {
         );
         assert_eq!(
             given.count("SELECT version FROM backoffice_schema").await,
-            2
+            3
         );
     }
 }
@@ -271,7 +271,7 @@ async fn tables_of_another_version_are_refused_unless_compatible() {
         given = given.restart();
         let refused = given.backoffice.prune(NOW).await.unwrap_err().to_string();
         let reason =
-            format!("its tables have schema version {version}, and this tollgate uses version 2");
+            format!("its tables have schema version {version}, and this tollgate uses version 3");
         assert!(refused.ends_with(&reason), "{refused}");
         let found = PostgresServer::shared().psql(&given.name(), "SELECT * FROM backoffice_schema");
         assert_eq!(found, format!("{version}|{oldest}"), "unchanged");

@@ -116,8 +116,9 @@ impl Throttle {
         Ok(())
     }
 
-    /// Counts an e-mail that any visitor can request: as a sign-up from the visitor's network, and for the mailbox, which
-    /// must not be flooded from many networks. The error is the number of seconds until the next one is allowed.
+    /// Counts an e-mail that any visitor, or an owner who invites a member, can request: as a sign-up from their network,
+    /// and for the mailbox, which must not be flooded from many networks. The error is the number of seconds until the
+    /// next one is allowed.
     pub(crate) fn message(&self, email: &str, peer: IpAddr) -> Result<(), u64> {
         let mailbox = limit(&["email", &email_key(email)], EMAILS);
         self.count(&[sign_ups_of(peer), mailbox])?;

@@ -13,6 +13,7 @@ mod alerts;
 mod budgets;
 mod error;
 mod keys;
+mod members;
 mod payments;
 mod people;
 mod projects;
@@ -23,7 +24,7 @@ pub(crate) use self::{
     budgets::NewBudget,
     error::{ActionError, MAX_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
-    people::OneTimeLink,
+    people::{OneTimeLink, Roles},
     settings::LimitChange,
 };
 use crate::{

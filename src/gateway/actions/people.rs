@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{ActionError, OperatorActions, error::check_email};
 use crate::{
-    backoffice::{BackofficeError, NewLink, Person, Purpose, Role, mail::templates},
+    backoffice::{BackofficeError, NewLink, Person, Purpose, Role, TeamRole, mail::templates},
     base::{keys::Secret, timestamp},
     ledger::LedgerError,
 };
@@ -20,13 +20,40 @@ pub(crate) struct OneTimeLink {
     pub mailed: bool,
 }
 
+/// The roles of an invited person: on the platform, and in the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Roles {
+    pub role: Role,
+    pub team_role: TeamRole,
+}
+
+impl Roles {
+    /// Parses the role of an invitation: one in the account, or `operator`, who is an owner too. `customer` is an earlier
+    /// name of `owner`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let role = Role::parse(text);
+        let team_role = role.map_or_else(|| TeamRole::parse(text), |_| Some(TeamRole::Owner));
+        Some(Self {
+            role: role.unwrap_or(Role::Customer),
+            team_role: team_role?,
+        })
+    }
+
+    pub(crate) fn of_member(team_role: TeamRole) -> Self {
+        Self {
+            role: Role::Customer,
+            team_role,
+        }
+    }
+}
+
 impl OperatorActions {
     /// Invites an e-mail address to become a person of an account.
     pub(crate) async fn invite(
         &self,
         account_id: String,
         email: &str,
-        role: Role,
+        Roles { role, team_role }: Roles,
     ) -> Result<OneTimeLink, ActionError> {
         let email = email.trim().to_owned();
         check_email(&email)?;
@@ -40,11 +67,13 @@ impl OperatorActions {
             let purpose = Purpose::Invitation {
                 account_id: account_id.clone(),
                 role,
+                team_role,
             };
             let mut link = actions.make_link(&email, purpose).await?;
             let after = json!({
                 "email": email,
                 "role": role.as_str(),
+                "team_role": team_role.as_str(),
                 "expires_at": timestamp::shown(link.expires_at),
             });
             actions
@@ -176,7 +205,7 @@ impl OperatorActions {
         })
     }
 
-    async fn person(&self, id: &str) -> Result<Person, ActionError> {
+    pub(super) async fn person(&self, id: &str) -> Result<Person, ActionError> {
         let person = self.gateway.backoffice.person(id).await?;
         person.ok_or_else(|| {
             let (what, id) = ("person", id.to_owned());
@@ -185,17 +214,41 @@ impl OperatorActions {
     }
 
     /// Refuses an action of operators on themselves, so that the last operator cannot be removed by mistake.
-    fn check_is_another(&self, person: &Person) -> Result<(), ActionError> {
+    pub(super) fn check_is_another(&self, person: &Person) -> Result<(), ActionError> {
         let is_another = person.email != *self.actor;
         is_another.then_some(()).ok_or(ActionError::Oneself)
     }
 }
 
-fn person_json(person: &Person) -> Value {
+pub(super) fn person_json(person: &Person) -> Value {
     json!({
         "account": person.account_id,
         "email": person.email,
         "name": person.name,
         "role": person.role.as_str(),
+        "team_role": person.team_role.as_str(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_of_an_invitation_is_one_in_the_account_or_operator() {
+        let parsed = |text| Roles::parse(text).map(|roles| (roles.role, roles.team_role));
+        for (text, role, team_role) in [
+            ("owner", Role::Customer, TeamRole::Owner),
+            ("customer", Role::Customer, TeamRole::Owner),
+            ("billing", Role::Customer, TeamRole::Billing),
+            ("developer", Role::Customer, TeamRole::Developer),
+            ("viewer", Role::Customer, TeamRole::Viewer),
+            ("operator", Role::Operator, TeamRole::Owner),
+        ] {
+            assert_eq!(parsed(text), Some((role, team_role)), "{text}");
+        }
+        for text in ["", "admin", "Owner", " viewer"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
 }

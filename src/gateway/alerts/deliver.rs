@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::messages;
 use crate::{
     backoffice::{
-        Alert, BackofficeError, Channel, Delivery, Event, mail::Email, webhook::WebhookError,
+        Alert, BackofficeError, Channel, Delivery, Event, TeamRole, mail::Email,
+        webhook::WebhookError,
     },
     base::timestamp,
     gateway::Gateway,
@@ -128,7 +129,7 @@ async fn send(
     }
 }
 
-/// Sends an e-mail to each of the account's people. One success counts as delivered, because another attempt would
+/// Sends an e-mail to each of the account's people who see its credit. One success counts as delivered, because another attempt would
 /// send those people the e-mail again.
 async fn notify_customer(
     gateway: &Gateway,
@@ -151,10 +152,12 @@ async fn notify_customer(
     if delivered { Ok(()) } else { Err(error) }
 }
 
-/// Returns the addresses of the account's people; without any, the address that the account was created with.
+/// Returns the addresses of the account's people who see its credit; without any, the address that the account was
+/// created with.
 async fn recipients(gateway: &Gateway, account_id: &str) -> Result<Vec<String>, DeliveryError> {
     let people = gateway.backoffice.people_of(account_id).await;
-    let people = people.map_err(|error| DeliveryError::Temporary(error.to_string()))?;
+    let mut people = people.map_err(|error| DeliveryError::Temporary(error.to_string()))?;
+    people.retain(|person| matches!(person.team_role, TeamRole::Owner | TeamRole::Billing));
     if !people.is_empty() {
         return Ok(people.into_iter().map(|person| person.email).collect());
     }

@@ -45,8 +45,17 @@ impl Embedded {
     pub(crate) async fn keys_page(&self, page: KeysPage<'_>) -> Result<Vec<Key>, LedgerError> {
         self.read().account(page.account_id)?;
         let account_id = page.account_id.to_owned();
+        let member_id = page.member_id.map(str::to_owned);
+        let (filter, before, limit) = (page.filter, page.before, page.limit);
         let query = move |database: &_| {
-            keys::page(database, &account_id, page.filter, page.before, page.limit)
+            let page = KeysPage {
+                account_id: &account_id,
+                filter,
+                member_id: member_id.as_deref(),
+                before,
+                limit,
+            };
+            keys::page(database, page)
         };
         Ok(self.reader.query(query).await?)
     }

@@ -162,6 +162,7 @@ impl Shared {
         let query = format!(
             "SELECT {COLUMNS} FROM api_keys
              WHERE account_id = $1 AND {condition} AND (created_at, id) < ($2, $3)
+                 AND ($4 IS NULL OR member_id = $4)
              ORDER BY created_at DESC, id DESC LIMIT {limit}"
         );
         let (created_at, id) = page.before.unwrap_or((i64::MAX, String::new()));
@@ -169,6 +170,7 @@ impl Shared {
             (&page.account_id as _, Type::TEXT),
             (&created_at as _, Type::INT8),
             (&id as _, Type::TEXT),
+            (&page.member_id as _, Type::TEXT),
         ];
         let rows = self.inner.pool.query(&query, &parameters).await?;
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)

@@ -22,6 +22,7 @@ const PAGE: &str = r#"
         min(admitted_at_ms), max(ended_at_ms) AS last
     FROM calls
     WHERE ended_at_ms >= $1 AND ended_at_ms < $2 AND ($3 IS NULL OR account_id = $3)
+        AND ($8 IS NULL OR member_id = $8 OR project_id = ANY ($9))
         AND detail -> 'agent' ->> 'session' IS NOT NULL
     GROUP BY account_id, session
     HAVING $4 IS NULL OR (max(ended_at_ms), account_id COLLATE "C", (detail -> 'agent' ->> 'session') COLLATE "C")
@@ -40,6 +41,9 @@ impl Shared {
         let account_id = before.map(|before| before.account_id.as_str());
         let session = before.map(|before| before.session.as_str());
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+        let seen = page.seen.as_ref();
+        let member_id = seen.map(|seen| &seen.member_id);
+        let project_ids = seen.map(|seen| &seen.project_ids);
         let parameters = [
             (&page.from_ms as _, Type::INT8),
             (&page.to_ms as _, Type::INT8),
@@ -48,6 +52,8 @@ impl Shared {
             (&account_id as _, Type::TEXT),
             (&session as _, Type::TEXT),
             (&limit as _, Type::INT8),
+            (&member_id as _, Type::TEXT),
+            (&project_ids as _, Type::TEXT_ARRAY),
         ];
         let rows = self.inner.pool.query(PAGE, &parameters).await?;
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)

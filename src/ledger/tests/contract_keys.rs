@@ -3,12 +3,13 @@
 use futures_util::future::join_all;
 
 use super::*;
-use crate::ledger::{Key, KeyFilter, KeyState, KeysPage};
+use crate::ledger::{Key, KeyFilter, KeyState, KeysPage, NewKey};
 
 contract!(
     racing_creations_never_exceed_the_bound,
     a_deleted_key_makes_room_and_a_disabled_one_does_not,
     keys_are_listed_page_by_page,
+    keys_of_one_member_are_listed,
     deleted_keys_are_found_and_stay_deleted,
 );
 
@@ -22,6 +23,7 @@ impl Paying {
         let page = KeysPage {
             account_id: &self.account_id,
             filter,
+            member_id: None,
             before: before.map(|key| (key.created_at, key.id.clone())),
             limit,
         };
@@ -124,11 +126,43 @@ async fn keys_are_listed_page_by_page(store: TestStore) {
     let unknown = KeysPage {
         account_id: "acct_0",
         filter: KeyFilter::All,
+        member_id: None,
         before: None,
         limit: 3,
     };
     let unknown = paying.ledger.keys_page(unknown).await;
     assert!(matches!(unknown, Err(LedgerError::NotFound { .. })));
+}
+
+async fn keys_of_one_member_are_listed(store: TestStore) {
+    let paying = Paying::on(store).await;
+    let mut made = Vec::new();
+    for member_id in [Some("person_1"), None, Some("person_2"), Some("person_1")] {
+        let new = NewKey {
+            member_id: member_id.map(str::to_owned),
+            ..NewKey::default()
+        };
+        let created = paying.ledger.create_key(&paying.account_id, new, MAX_KEYS);
+        made.push(created.await.unwrap().0.id);
+        paying.advance(1);
+    }
+    for (member_id, expected) in [
+        ("person_1", vec![&made[3], &made[0]]),
+        ("person_2", vec![&made[2]]),
+        ("person_3", vec![]),
+        ("person\0", vec![]),
+    ] {
+        let page = KeysPage {
+            account_id: &paying.account_id,
+            filter: KeyFilter::Live,
+            member_id: Some(member_id),
+            before: None,
+            limit: 10,
+        };
+        let keys = paying.ledger.keys_page(page).await.unwrap();
+        let ids: Vec<_> = keys.iter().map(|key| &key.id).collect();
+        assert_eq!(ids, expected, "{member_id}");
+    }
 }
 
 async fn deleted_keys_are_found_and_stay_deleted(store: TestStore) {

@@ -126,6 +126,7 @@ async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
                     key_id,
                     model,
                     outcome,
+                    seen: None,
                     before: None,
                     limit: 3,
                 };

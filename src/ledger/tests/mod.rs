@@ -54,6 +54,7 @@ mod contract_pages;
 mod contract_pending;
 mod contract_prune;
 mod contract_rotation;
+mod contract_seen;
 mod contract_sessions;
 mod contract_watched;
 mod machine;

@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     backoffice::{Link, Person, Role},
-    gateway::{Gateway, actions::OneTimeLink},
+    gateway::{
+        Gateway,
+        actions::{OneTimeLink, Roles},
+    },
     portal::{
         error::PortalError,
         form::EmptyForm,
@@ -24,7 +27,8 @@ use crate::{
     },
 };
 
-const ROLES: [Role; 2] = [Role::Customer, Role::Operator];
+/// The roles of an invitation: those in the account, and that of an operator, who is an owner too.
+const ROLES: [&str; 5] = ["owner", "billing", "developer", "viewer", "operator"];
 
 pub(crate) fn section(
     me: &SignedInOperator,
@@ -39,6 +43,7 @@ pub(crate) fn section(
                 th scope="col" { "E-mail" }
                 th scope="col" { "Name" }
                 th scope="col" { "Role" }
+                th scope="col" { "In the account" }
                 th scope="col" { "Since" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
@@ -48,6 +53,7 @@ pub(crate) fn section(
                         th scope="row" { (person.email) }
                         td { (name(person)) }
                         td { (role(person.role)) }
+                        td { (person.team_role.as_str()) }
                         td { (moment(person.created_at)) }
                         td { div.actions { (forms(me, person)) } }
                     }
@@ -68,7 +74,7 @@ pub(crate) fn section(
                 }
                 label { "Role"
                     select name="role" {
-                        @for role in ROLES { option value=(role.as_str()) { (role.as_str()) } }
+                        @for role in ROLES { option value=(role) { (role) } }
                     }
                 }
                 button type="submit" { "Invite" }
@@ -156,10 +162,10 @@ pub(crate) async fn invite(
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<InvitationForm>,
 ) -> Result<Page, PortalError> {
-    let role = read_role(&form.role)?;
+    let roles = Roles::parse(&form.role).ok_or_else(no_such_role)?;
     let back = path(&id);
     let actions = me.actions(&gateway);
-    let handed = actions.invite(id, &form.email, role).await?;
+    let handed = actions.invite(id, &form.email, roles).await?;
     Ok(handed_page(&me, "An invitation", &handed, &back))
 }
 
@@ -265,5 +271,9 @@ async fn found(gateway: &Gateway, id: &str) -> Result<Person, PortalError> {
 }
 
 fn read_role(text: &str) -> Result<Role, PortalError> {
-    Role::parse(text).ok_or_else(|| PortalError::Invalid("There is no such role.".into()))
+    Role::parse(text).ok_or_else(no_such_role)
+}
+
+fn no_such_role() -> PortalError {
+    PortalError::Invalid("There is no such role.".into())
 }

@@ -60,6 +60,7 @@ pub(crate) fn newest(account_id: &str) -> KeysPage<'_> {
     KeysPage {
         account_id,
         filter: KeyFilter::Live,
+        member_id: None,
         before: None,
         limit: paging::PAGE_SIZE,
     }
@@ -129,6 +130,7 @@ pub(crate) async fn list(
     let is_first = before.is_none();
     let page = KeysPage {
         filter,
+        member_id: None,
         before,
         limit: paging::QUERIED,
         ..newest(&id)

@@ -59,6 +59,7 @@ pub(crate) async fn list(
         key_id: non_empty(query.key.as_ref()),
         model: non_empty(query.model.as_ref()),
         outcome: outcome.transpose()?,
+        seen: None,
         before: paging::cursor(query.before.as_ref(), "requests", cursor)?,
         limit: paging::QUERIED,
     };

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{details, own, secret_once};
+use super::{create::secret_once, details, own};
 use crate::{
     gateway::Gateway,
     ledger::{DEFAULT_GRACE, Key},

@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use crate::{
     api::Peer,
     backoffice::{
-        BackofficeError, Digest, Identity, NewPerson, Person, Role,
+        BackofficeError, Digest, Identity, NewPerson, Person, Role, TeamRole,
         oidc::{Claims, Issuer},
     },
     base::{keys::random_id, timestamp},
@@ -53,6 +53,7 @@ pub(crate) async fn find_or_enrol(
         password: None,
         role: Role::Customer,
         account_id: random_id("acct_"),
+        team_role: TeamRole::Owner,
         now: timestamp::now(),
     };
     let person = match backoffice.add_person_with_identity(new, identity).await {

@@ -20,6 +20,7 @@ use crate::{
         layout::{self, Page, Place},
         models::rate_per_million,
         session::SignedIn,
+        sight::Sight,
     },
     wire::agent::Agent,
 };
@@ -32,13 +33,16 @@ pub(crate) async fn show_details(
     let id = id.ok().and_then(|Path(id)| CallId::parse(&id));
     let id = id.ok_or(PortalError::NotFound)?;
     let call = gateway.ledger.call(id).await?;
-    // Another account's request gives the same response as an unknown ID, by the same code path.
-    let call = call.filter(|call| call.account_id == me.account.id);
+    // A request of another account, or one that the person does not see, gives the same response as an unknown ID, by the
+    // same code path.
+    let sight = Sight::of(&gateway, &me).await?;
+    let call = call.filter(|call| call.account_id == me.account.id && sight.sees_call(call));
     let call = call.ok_or(PortalError::NotFound)?;
-    let keys = gateway
+    let mut keys = gateway
         .ledger
         .keys_with_ids([call.payer.key_id.as_str()])
         .await?;
+    keys.retain(|key| me.sees_key(key));
     let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }

@@ -18,6 +18,7 @@ use crate::{
         layout::{self, Page, Place},
         query::{ReadQuery, non_empty},
         session::SignedIn,
+        sight::Sight,
     },
 };
 
@@ -117,17 +118,20 @@ pub(crate) async fn show(
     ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Page, PortalError> {
     let filter = Filter::read(&query)?;
+    let sight = Sight::of(&gateway, &me).await?;
     let page = CallsPage {
         account_id: Some(&me.account.id),
         key_id: filter.key,
         model: filter.model,
         outcome: filter.outcome,
+        seen: sight.calls(),
         before: filter.before.map(|last| (last.ended_ms, last.id)),
         limit: PAGE_SIZE + 1,
     };
     let selectable = KeysPage {
         account_id: &me.account.id,
         filter: KeyFilter::Live,
+        member_id: me.only_own_keys(),
         before: None,
         limit: SELECTABLE_KEYS,
     };
@@ -142,7 +146,7 @@ pub(crate) async fn show(
     let named = calls.iter().map(|call| call.payer.key_id.as_str());
     let keys = gateway.ledger.keys_with_ids(named.chain(filter.key));
     let mut keys = keys.await?;
-    keys.retain(|key| key.account_id == me.account.id);
+    keys.retain(|key| key.account_id == me.account.id && me.sees_key(key));
     let content = html! {
         h1 { "Requests" }
         p.muted { "Prompts and responses are not part of this list." }

@@ -19,6 +19,7 @@ export const PAGES = [
   page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
+  page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
 ];
 
@@ -51,6 +52,7 @@ export const STATES = [
     },
   },
   page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
+  page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
   {

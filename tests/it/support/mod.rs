@@ -16,6 +16,7 @@ pub mod issuer;
 pub mod ledger_view;
 pub mod load;
 pub mod market;
+pub mod members;
 pub mod messages;
 pub mod models;
 pub mod portal;

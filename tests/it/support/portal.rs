@@ -133,6 +133,34 @@ impl Browser {
         self.post("/portal/sign-up", &fields).await
     }
 
+    /// Invites an address to this owner's account and returns the link.
+    pub async fn invite(&self, email: &str, role: &str) -> String {
+        self.get("/portal/members").await.assert_page();
+        let fields = [("email", email), ("role", role)];
+        let made = self.post("/portal/members/invitations", &fields).await;
+        made.assert_page();
+        made.between("id=\"new-link\">", "<").to_owned()
+    }
+
+    /// Opens the link of an invitation and joins with a password.
+    pub async fn join(&self, link: &str) -> Seen {
+        let path = &link[link.find("/portal/").unwrap()..];
+        self.get(path).await.assert_page();
+        let secret = link.split_once("?link=").unwrap().1;
+        let fields = [("link", secret), ("password", PASSWORD)];
+        self.post("/portal/welcome", &fields).await
+    }
+
+    /// A browser of a new member of this owner's account.
+    pub async fn member(&self, gateway: &TestGateway, role: &str) -> Self {
+        let mut browser = Self::new(gateway);
+        browser.email = format!("{role}.of.{}", self.email);
+        browser.account_id.clone_from(&self.account_id);
+        let link = self.invite(&browser.email, role).await;
+        browser.join(&link).await.assert_sent_to("/portal");
+        browser
+    }
+
     pub async fn sign_in(&self, email: &str, password: &str) -> Seen {
         self.get("/portal/sign-in").await.assert_page();
         let fields = [("email", email), ("password", password)];

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{Database, unreadable};
 use crate::{
     base::keys::KeyDigest,
-    ledger::{Key, KeyFilter, KeyState, KeyTerms, Payer, PreviousSecret},
+    ledger::{Key, KeyFilter, KeyState, KeyTerms, KeysPage, Payer, PreviousSecret},
 };
 
 const COLUMNS: &str =
@@ -90,24 +90,20 @@ impl Database {
     }
 }
 
-/// A page of the account's keys, newest first; `before` is the last key of the previous page.
-pub(crate) fn page(
-    connection: &Connection,
-    account_id: &str,
-    filter: KeyFilter,
-    before: Option<(i64, String)>,
-    limit: usize,
-) -> rusqlite::Result<Vec<Key>> {
-    let condition = filter.condition();
+/// A page of the account's keys, newest first.
+pub(crate) fn page(connection: &Connection, page: KeysPage<'_>) -> rusqlite::Result<Vec<Key>> {
+    let condition = page.filter.condition();
     let query = format!(
         "SELECT {COLUMNS} FROM api_keys
          WHERE account_id = ?1 AND {condition} AND (created_at, id) < (?2, ?3)
+             AND (?5 IS NULL OR member_id = ?5)
          ORDER BY created_at DESC, id DESC LIMIT ?4"
     );
-    let (created_at, id) = before.unwrap_or((i64::MAX, String::new()));
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let (created_at, id) = page.before.unwrap_or((i64::MAX, String::new()));
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
     let mut keys = connection.prepare_cached(&query)?;
-    let keys = keys.query_map(params![account_id, created_at, id, limit], read)?;
+    let values = params![page.account_id, created_at, id, limit, page.member_id];
+    let keys = keys.query_map(values, read)?;
     keys.collect()
 }
 

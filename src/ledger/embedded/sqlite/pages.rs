@@ -14,7 +14,7 @@ use super::{
 use crate::{
     base::money::NanoUsd,
     ledger::{
-        Account, Call, CallId, CallsPage, Entry, EntryKind, Outcome,
+        Account, Call, CallId, CallsPage, Entry, EntryKind, Outcome, SeenCalls,
         conditions::{Conditions, Sql, Value},
     },
 };
@@ -25,6 +25,7 @@ pub(crate) struct Calls {
     key_id: Option<String>,
     model: Option<String>,
     outcome: Option<Outcome>,
+    seen: Option<SeenCalls>,
     before: Option<(i64, CallId)>,
     limit: usize,
     conditions: Conditions,
@@ -39,6 +40,7 @@ impl Calls {
             key_id: page.key_id.map(str::to_owned),
             model: page.model.map(str::to_owned),
             outcome: page.outcome,
+            seen: page.seen.cloned(),
             before: page.before,
             limit: page.limit,
             conditions: Conditions::of_calls(Sql::Lite, page),
@@ -88,6 +90,7 @@ impl Calls {
             && is(&self.key_id, call.key_id)
             && is(&self.model, call.model)
             && outcome.is_none_or(|outcome| call.outcome == outcome)
+            && (self.seen.as_ref()).is_none_or(|seen| seen.include(call.member_id, call.project_id))
             && self.before.is_none_or(|(ms, id)| place < (ms, number(id)))
     }
 }

@@ -19,6 +19,13 @@ pub(crate) fn page(
     let mut unposted = unposted(connection, page)?;
     // Without an account the condition must not hide the index of times.
     let account = account_id.map_or("?3 IS NULL", |_| "account_id = ?3");
+    let (member_id, project_ids) = match &page.seen {
+        Some(seen) => (
+            Some(&seen.member_id),
+            serde_json::to_string(&seen.project_ids).ok(),
+        ),
+        None => (None, None),
+    };
     let query = format!(
         "SELECT account_id, json_extract(detail, '$.agent.session') AS session,
              max(json_extract(detail, '$.agent.client')), count(*), count(cost_nano_usd),
@@ -28,12 +35,16 @@ pub(crate) fn page(
              min(admitted_at_ms), max(ended_at_ms)
          FROM calls
          WHERE ended_at_ms >= ?1 AND ended_at_ms < ?2 AND {account}
+             AND (?4 IS NULL OR member_id = ?4 OR project_id IN (SELECT value FROM json_each(?5)))
              AND json_extract(detail, '$.agent.session') IS NOT NULL
          GROUP BY account_id, session"
     );
     let mut latest = Latest::of(page);
     let mut rows = connection.prepare_cached(&query)?;
-    let rows = rows.query_map(params![page.from_ms, page.to_ms, account_id], read)?;
+    let rows = rows.query_map(
+        params![page.from_ms, page.to_ms, account_id, member_id, project_ids],
+        read,
+    )?;
     for row in rows {
         let mut used = row?;
         if let Some(more) = unposted.remove(&key(&used)) {
@@ -60,6 +71,8 @@ fn unposted(
     let calls = unposted_calls(connection, |record| {
         (page.from_ms..page.to_ms).contains(&record.ended_at_ms)
             && account_id.is_none_or(|account_id| record.account_id == account_id)
+            && (page.seen.as_ref())
+                .is_none_or(|seen| seen.include(record.member_id, record.project_id))
     })?;
     let mut sessions: HashMap<_, SessionUse> = HashMap::new();
     for used in calls.iter().filter_map(|(_, call)| SessionUse::of(call)) {

@@ -1,0 +1,255 @@
+//! The members of the account: who they are, invitations, roles, removal, and leaving.
+//!
+//! Every member sees the list; only owners change it. Each change is recorded as an action of the owner.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+mod invitations;
+mod leave;
+
+use super::{
+    error::PortalError,
+    form::{EmptyForm, SignedForm},
+    formatting::moment,
+    layout::{self, Page, Place},
+    rights::Right,
+    session::SignedIn,
+    sign_in::problem_notice,
+};
+use crate::{
+    backoffice::{Person, Role, TeamRole},
+    gateway::{Gateway, actions::OperatorActions},
+};
+
+pub(crate) fn router() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route(PATH, get(show))
+        .route(
+            "/portal/members/leave",
+            get(leave::confirm).post(leave::leave),
+        )
+        .route("/portal/members/invitations", post(invitations::invite))
+        .route(
+            "/portal/members/invitations/withdraw",
+            post(invitations::withdraw),
+        )
+        .route("/portal/members/{id}/role", post(set_role))
+        .route(
+            "/portal/members/{id}/remove",
+            get(confirm_remove).post(remove),
+        )
+}
+
+const PATH: &str = "/portal/members";
+
+async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+    page(&gateway, &me, None).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: Option<&str>,
+) -> Result<Page, PortalError> {
+    let people = gateway.backoffice.people_of(&me.account.id).await?;
+    let content = html! {
+        h1 { "Members" }
+        p.muted { "Who can sign in to this account, and what each of them may do." }
+        (problem_notice(problem))
+        div.scroll tabindex="0" role="region" aria-label="Members" { (table(me, &people)) }
+        @if me.may(Right::Members) { (invitations::section(gateway, me).await?) }
+        (roles())
+        p { a href="/portal/members/leave" { "Leave this account" } }
+    };
+    Ok(layout::page(me, Place::Members, "Members", &content))
+}
+
+fn table(me: &SignedIn, people: &[Person]) -> Markup {
+    html! {
+        table {
+            caption { "Members, in the order in which they came" }
+            thead { tr {
+                th scope="col" { "E-mail" }
+                th scope="col" { "Name" }
+                th scope="col" { "Role" }
+                th scope="col" { "Since" }
+                @if me.may(Right::Members) { th scope="col" { span.unseen { "Actions" } } }
+            } }
+            tbody {
+                @for person in people {
+                    tr {
+                        th scope="row" {
+                            (person.email)
+                            @if person.id == me.person.id { " " span.badge.good { "you" } }
+                        }
+                        td { (person.name.as_deref().unwrap_or("–")) }
+                        td { (person.team_role.as_str()) }
+                        td { (moment(person.created_at)) }
+                        @if me.may(Right::Members) { td { (forms(me, person)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn forms(me: &SignedIn, person: &Person) -> Markup {
+    let path = format!("{PATH}/{}", person.id);
+    html! {
+        @if is_changeable(me, person) {
+            div.actions {
+                form method="post" action={ (path) "/role" } {
+                    (me.token_field())
+                    (role_field(&format!("Role of {}", person.email), person.team_role))
+                    button.quiet type="submit" { "Change" span.unseen { " the role of " (person.email) } }
+                }
+                @if person.id != me.person.id {
+                    a.quiet.button.bad href={ (path) "/remove" } { "Remove" span.unseen { " " (person.email) } }
+                }
+            }
+        }
+    }
+}
+
+/// A field to choose a role, with a label for screen readers.
+fn role_field(label: &str, chosen: TeamRole) -> Markup {
+    html! {
+        select name="role" aria-label=(label) {
+            @for role in TeamRole::ALL {
+                option value=(role.as_str()) selected[role == chosen] { (role.as_str()) }
+            }
+        }
+    }
+}
+
+/// What each role may do.
+fn roles() -> Markup {
+    let rows = [
+        (
+            TeamRole::Owner,
+            "Everything: keys and requests of all members, credit, and the members themselves.",
+        ),
+        (
+            TeamRole::Billing,
+            "Credit, payments and usage; no keys and no requests.",
+        ),
+        (
+            TeamRole::Developer,
+            "Keys of their own, the playground, and the usage and requests of their keys and of the projects that these belong to.",
+        ),
+        (
+            TeamRole::Viewer,
+            "Sees usage and models, and changes nothing.",
+        ),
+    ];
+    html! {
+        section {
+            h2 { "Roles" }
+            dl {
+                @for (role, what) in rows { dt { (role.as_str()) } dd { (what) } }
+            }
+        }
+    }
+}
+
+/// Operators of the gateway are changed by operators only.
+fn is_changeable(me: &SignedIn, person: &Person) -> bool {
+    person.role != Role::Operator || me.person.role == Role::Operator
+}
+
+/// A member of the account whom the owner may change.
+async fn changeable(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Person, PortalError> {
+    let person = gateway.backoffice.person(id).await?;
+    let person = person.filter(|person| person.account_id == me.account.id);
+    let person = person.ok_or(PortalError::NotFound)?;
+    if !is_changeable(me, &person) {
+        let problem =
+            "This member is an operator of the gateway. Only an operator can change them.";
+        return Err(PortalError::Invalid(problem.into()));
+    }
+    Ok(person)
+}
+
+#[derive(Deserialize)]
+struct NewRole {
+    #[serde(default)]
+    role: String,
+}
+
+async fn set_role(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form }: SignedForm<NewRole>,
+) -> Result<Response, PortalError> {
+    let person = changeable(&gateway, &me, &id).await?;
+    let role = read_role(&form.role)?;
+    let changed = actions(&gateway, &me).set_team_role(person.id, role).await;
+    sent_back(&gateway, &me, changed.map_err(PortalError::from)).await
+}
+
+async fn confirm_remove(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let person = changeable(&gateway, &me, &id).await?;
+    let content = html! {
+        h1 { "Remove " (person.email) "?" }
+        p { "They are signed out at once, and the keys that they made are deleted for good. Requests that run are finished and charged; what was used stays in your history." }
+        form.inline method="post" action={ (PATH) "/" (person.id) "/remove" } {
+            (me.token_field())
+            button.bad type="submit" { "Remove them" }
+            a.button href=(PATH) { "Keep them" }
+        }
+    };
+    Ok(layout::page(
+        &me,
+        Place::Members,
+        "Remove a member",
+        &content,
+    ))
+}
+
+async fn remove(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
+) -> Result<Response, PortalError> {
+    let person = changeable(&gateway, &me, &id).await?;
+    let removed = actions(&gateway, &me).remove_member(person.id).await;
+    sent_back(&gateway, &me, removed.map_err(PortalError::from)).await
+}
+
+/// Back to the list after a change; with a notice and status 409 if it would have left the account without an owner.
+async fn sent_back(
+    gateway: &Gateway,
+    me: &SignedIn,
+    done: Result<Person, PortalError>,
+) -> Result<Response, PortalError> {
+    match done {
+        Ok(_) => Ok(layout::redirect(PATH)),
+        Err(error @ PortalError::LastOwner(_)) => {
+            let page = page(gateway, me, Some(&error.to_string())).await?;
+            Ok((error.status(), page).into_response())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn read_role(text: &str) -> Result<TeamRole, PortalError> {
+    TeamRole::parse(text).ok_or_else(|| PortalError::Invalid("There is no such role.".into()))
+}
+
+/// The actions of a member, who is recorded by e-mail address, as operators are.
+fn actions(gateway: &Arc<Gateway>, me: &SignedIn) -> OperatorActions {
+    OperatorActions::by(gateway, &me.person.email)
+}

@@ -1,0 +1,138 @@
+//! What each role in an account may open in the portal: one table of routes, one of rights.
+//!
+//! Every page and every form of a signed-in person is checked against them before it runs
+//! ([`SignedIn`](super::session::SignedIn)). A route that is missing here is refused for every role.
+
+use axum::{extract::MatchedPath, http::request::Parts};
+
+use super::error::PortalError;
+use crate::backoffice::{Person, TeamRole};
+
+/// What a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// To be a member: pages that every role sees, and what concerns only oneself.
+    Member,
+    /// To see requests: all of the account, or a developer's own.
+    Requests,
+    /// To make and manage keys: all of the account, or a developer's own.
+    Keys,
+    /// To spend the account's credit in the playground.
+    Playground,
+    /// To see and buy credit.
+    Billing,
+    /// To invite, change and remove members.
+    Members,
+}
+
+/// The routes of signed-in people, with the right that each needs.
+pub const ROUTES: [(&str, Right); 30] = [
+    ("/portal", Right::Member),
+    ("/portal/sign-out", Right::Member),
+    ("/portal/keys", Right::Keys),
+    ("/portal/keys/deleted", Right::Keys),
+    ("/portal/keys/{id}/disable", Right::Keys),
+    ("/portal/keys/{id}/enable", Right::Keys),
+    ("/portal/keys/{id}/delete", Right::Keys),
+    ("/portal/playground", Right::Playground),
+    ("/portal/playground/run", Right::Playground),
+    ("/portal/playground/charge", Right::Playground),
+    ("/portal/usage", Right::Member),
+    ("/portal/usage.csv", Right::Member),
+    ("/portal/requests", Right::Requests),
+    ("/portal/requests/{id}", Right::Requests),
+    ("/portal/billing", Right::Billing),
+    ("/portal/billing/checkout", Right::Billing),
+    ("/portal/billing/test-payment/{checkout}", Right::Billing),
+    ("/portal/plan", Right::Member),
+    ("/portal/models", Right::Member),
+    ("/portal/members", Right::Member),
+    ("/portal/members/leave", Right::Member),
+    ("/portal/members/invitations", Right::Members),
+    ("/portal/members/invitations/withdraw", Right::Members),
+    ("/portal/members/{id}/role", Right::Members),
+    ("/portal/members/{id}/remove", Right::Members),
+    ("/portal/settings", Right::Member),
+    ("/portal/settings/password", Right::Member),
+    ("/portal/settings/sessions", Right::Member),
+    ("/portal/oidc/connect", Right::Member),
+    ("/portal/oidc/disconnect", Right::Member),
+];
+
+impl Right {
+    /// The roles that have it.
+    pub fn roles(self) -> &'static [TeamRole] {
+        use TeamRole::{Billing, Developer, Owner};
+        match self {
+            Self::Member => &TeamRole::ALL,
+            Self::Requests | Self::Keys | Self::Playground => &[Owner, Developer],
+            Self::Billing => &[Owner, Billing],
+            Self::Members => &[Owner],
+        }
+    }
+
+    pub(crate) fn has(self, role: TeamRole) -> bool {
+        self.roles().contains(&role)
+    }
+
+    /// Says to a person without the right who has it.
+    pub(crate) fn explanation(self, role: TeamRole) -> String {
+        let what = match self {
+            Self::Member => "This page is for members of the account.",
+            Self::Requests => "Requests are for owners and developers of the account.",
+            Self::Keys => "API keys are for owners and developers of the account.",
+            Self::Playground => "The playground is for owners and developers of the account.",
+            Self::Billing => {
+                "Billing is for owners of the account and members with the role billing."
+            }
+            Self::Members => "Only owners of the account can change its members.",
+        };
+        let role = role.as_str();
+        format!("{what} Your role is {role}; an owner can change it under Members.")
+    }
+}
+
+/// The right that a route needs, by its pattern.
+pub(crate) fn of_route(route: &str) -> Option<Right> {
+    let mut routes = ROUTES.iter();
+    routes
+        .find(|(listed, _)| *listed == route)
+        .map(|(_, right)| *right)
+}
+
+/// Refuses a request for a route that the person's role may not use.
+pub(crate) fn check(parts: &Parts, person: &Person) -> Result<(), PortalError> {
+    let route = parts.extensions.get::<MatchedPath>();
+    let route = route.map_or("", MatchedPath::as_str);
+    let Some(right) = of_route(route) else {
+        let reason = format!("the route {route} has no right in portal/rights.rs");
+        return Err(PortalError::Unavailable(reason));
+    };
+    let role = person.team_role;
+    right
+        .has(role)
+        .then_some(())
+        .ok_or(PortalError::NotAllowed { right, role })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_listed_once() {
+        for (route, _) in ROUTES {
+            let times = ROUTES.iter().filter(|(other, _)| *other == route).count();
+            assert_eq!(times, 1, "{route}");
+        }
+        assert_eq!(of_route("/portal/new"), None);
+    }
+
+    #[test]
+    fn owners_have_every_right_and_viewers_see_without_changing() {
+        let all = ROUTES.map(|(_, right)| right);
+        assert!(all.iter().all(|right| right.has(TeamRole::Owner)));
+        let seen = all.iter().filter(|right| right.has(TeamRole::Viewer));
+        assert!(seen.into_iter().all(|right| *right == Right::Member));
+    }
+}
