@@ -19,12 +19,14 @@ pub(crate) use self::{
     rotation::rotate,
 };
 use super::{
+    budgets,
     error::PortalError,
     form::{EmptyForm, SignedForm},
     formatting::moment,
     layout::{self, Page, Place},
     paging, projects,
     query::ReadQuery,
+    rights::Right,
     session::SignedIn,
     sign_in::problem_notice,
 };
@@ -32,7 +34,7 @@ use crate::{
     backoffice::Person,
     base::timestamp,
     gateway::Gateway,
-    ledger::{Key, KeyFilter, KeyState, KeysPage, Project},
+    ledger::{BudgetScope, BudgetState, Key, KeyFilter, KeyState, KeysPage, Project},
 };
 
 const NAME_NEEDED: &str =
@@ -72,7 +74,7 @@ async fn page(
         }
         (links)
         p {
-            a href="/portal/projects" { "Projects" } " · "
+            @if me.may(Right::Projects) { a href="/portal/projects" { "Projects" } " · " }
             a href="/portal/keys/deleted" { "Deleted keys" }
         }
     };
@@ -154,6 +156,7 @@ pub(crate) async fn list_deleted(
 struct Labels {
     projects: Vec<Project>,
     people: Vec<Person>,
+    budgets: Vec<BudgetState>,
 }
 
 impl Labels {
@@ -165,7 +168,19 @@ impl Labels {
         } else {
             Vec::new()
         };
-        Ok(Self { projects, people })
+        Ok(Self {
+            projects,
+            people,
+            budgets: gateway.ledger.budgets(account).await?,
+        })
+    }
+
+    /// The budgets that stand at the key itself.
+    fn budgets<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a BudgetState> {
+        let at_key = |state: &&BudgetState| {
+            state.budget.scope == BudgetScope::Key && state.budget.scope_id == key.id
+        };
+        self.budgets.iter().filter(at_key)
     }
 
     fn maker(&self, key: &Key) -> &str {
@@ -187,6 +202,7 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, labels: &Labe
                 th scope="col" { "Project" }
                 th scope="col" { "Created" }
                 th scope="col" { "Last used" }
+                th scope="col" { "Budget" }
                 th scope="col" { "Expires" }
                 @if me.is_owner() { th scope="col" { "Made by" } }
                 th scope="col" { "State" }
@@ -213,6 +229,7 @@ fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, labels: &Labels) -> Marku
                     None => span.muted { "never" },
                 }
             }
+            td { @for state in labels.budgets(key) { (budgets::bar(state)) " " } }
             td {
                 @match key.terms.expires_at {
                     Some(at) => (moment(at)),

@@ -31,6 +31,7 @@ pub(crate) enum Place {
     Usage,
     Requests,
     Billing,
+    Budgets,
     Plan,
     Models,
     Members,
@@ -38,13 +39,14 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Overview,
         Self::Keys,
         Self::Playground,
         Self::Usage,
         Self::Requests,
         Self::Billing,
+        Self::Budgets,
         Self::Plan,
         Self::Models,
         Self::Members,
@@ -59,6 +61,7 @@ impl Place {
             Self::Usage => ("/portal/usage", "Usage"),
             Self::Requests => ("/portal/requests", "Requests"),
             Self::Billing => ("/portal/billing", "Billing"),
+            Self::Budgets => ("/portal/budgets", "Budgets"),
             Self::Plan => ("/portal/plan", "Plan and limits"),
             Self::Models => ("/portal/models", "Models"),
             Self::Members => ("/portal/members", "Members"),

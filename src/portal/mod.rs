@@ -19,6 +19,7 @@ use axum::{
 
 mod assets;
 mod billing;
+mod budgets;
 mod chart;
 mod console;
 mod cookies;
@@ -103,6 +104,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/playground/run", post(playground::run))
         .route("/portal/playground/charge", get(playground::charge))
         .merge(members::router())
+        .merge(budgets::router())
         .route("/portal/settings", get(settings::show))
         .route("/portal/settings/password", post(settings::change_password))
         .route("/portal/settings/sessions", post(settings::end_sessions))

@@ -17,6 +17,10 @@ pub enum Right {
     Requests,
     /// To make and manage keys: all of the account, or a developer's own.
     Keys,
+    /// To create, rename and archive projects.
+    Projects,
+    /// To see, set and remove budgets.
+    Budgets,
     /// To spend the account's credit in the playground.
     Playground,
     /// To see and buy credit.
@@ -26,14 +30,21 @@ pub enum Right {
 }
 
 /// The routes of signed-in people, with the right that each needs.
-pub const ROUTES: [(&str, Right); 30] = [
+pub const ROUTES: [(&str, Right); 37] = [
     ("/portal", Right::Member),
     ("/portal/sign-out", Right::Member),
     ("/portal/keys", Right::Keys),
     ("/portal/keys/deleted", Right::Keys),
+    ("/portal/keys/{id}", Right::Keys),
+    ("/portal/keys/{id}/rotate", Right::Keys),
     ("/portal/keys/{id}/disable", Right::Keys),
     ("/portal/keys/{id}/enable", Right::Keys),
     ("/portal/keys/{id}/delete", Right::Keys),
+    ("/portal/projects", Right::Projects),
+    ("/portal/projects/{id}/rename", Right::Projects),
+    ("/portal/projects/{id}/archive", Right::Projects),
+    ("/portal/budgets", Right::Budgets),
+    ("/portal/budgets/{id}/remove", Right::Budgets),
     ("/portal/playground", Right::Playground),
     ("/portal/playground/run", Right::Playground),
     ("/portal/playground/charge", Right::Playground),
@@ -66,8 +77,8 @@ impl Right {
         match self {
             Self::Member => &TeamRole::ALL,
             Self::Requests | Self::Keys | Self::Playground => &[Owner, Developer],
-            Self::Billing => &[Owner, Billing],
-            Self::Members => &[Owner],
+            Self::Billing | Self::Budgets => &[Owner, Billing],
+            Self::Members | Self::Projects => &[Owner],
         }
     }
 
@@ -81,6 +92,10 @@ impl Right {
             Self::Member => "This page is for members of the account.",
             Self::Requests => "Requests are for owners and developers of the account.",
             Self::Keys => "API keys are for owners and developers of the account.",
+            Self::Projects => "Only owners of the account can change its projects.",
+            Self::Budgets => {
+                "Budgets are for owners of the account and members with the role billing."
+            }
             Self::Playground => "The playground is for owners and developers of the account.",
             Self::Billing => {
                 "Billing is for owners of the account and members with the role billing."

@@ -29,7 +29,7 @@ impl Paying {
             self.refresh().await;
             held = self.holds(secret).await;
         }
-        if let Err(refused) = held {
+        if let Err(refused) = &held {
             assert_eq!(refused, HoldRefused::KeyInactive);
         }
         assert_eq!(held.is_ok(), found.is_some());

@@ -16,8 +16,9 @@ use super::{
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{Key, Project},
+    ledger::{Key, KeyChange, Project},
     portal::{
+        budgets,
         error::PortalError,
         form::SignedForm,
         formatting::{count, moment},
@@ -47,11 +48,20 @@ pub(super) async fn page(
     let ledger = &gateway.ledger;
     let projects = ledger.projects(&me.account.id).await?;
     let used = ledger.last_used(&me.account.id).await?;
+    let states = ledger.budgets(&me.account.id).await?;
+    let above = states
+        .iter()
+        .filter(|state| state.budget.is_above(&key.payer));
+    let above: Vec<_> = above.collect();
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }
         h1 { (shown_name(key)) }
         (problem_notice(problem))
         (facts(key, &projects, used.get(&key.id).copied()))
+        @if !above.is_empty() {
+            h2 { "Budgets" }
+            (budgets::bars(&above))
+        }
         h2 { "Change" }
         (change_form(gateway, me, key, &projects))
         (rotation::section(me, key))
@@ -109,10 +119,14 @@ fn change_form(gateway: &Gateway, me: &SignedIn, key: &Key, projects: &[Project]
             label { "Name"
                 input type="text" name="name" required maxlength=(MAX_NAME) value=(key.name) autocomplete="off";
             }
-            (project_field(projects, key.payer.project()))
-            (expiry_field(key.terms.expires_at))
-            (limit_fields(&key.terms))
-            (model_fields(gateway, me.account.plan, key.terms.models.as_deref()))
+            @if me.is_owner() {
+                (project_field(projects, key.payer.project()))
+                (expiry_field(key.terms.expires_at))
+                (limit_fields(&key.terms))
+                (model_fields(gateway, me.account.plan, key.terms.models.as_deref()))
+            } @else {
+                p.muted { "What binds the key is changed by owners of the account." }
+            }
             button.primary type="submit" { "Save" }
         }
     }
@@ -137,6 +151,15 @@ pub(crate) async fn change(
         let problem = Some(super::NAME_NEEDED);
         return Ok(page(&gateway, &me, &key, problem).await?.into_response());
     };
+    if !me.is_owner() {
+        // Nobody lifts the limits that bind them.
+        let change = KeyChange {
+            name: Some(name.to_owned()),
+            ..KeyChange::default()
+        };
+        gateway.ledger.change_key(&key.id, change).await?;
+        return Ok(layout::redirect("/portal/keys"));
+    }
     let wanted = match form.terms.checked(&gateway, &projects, Some(&key)) {
         Ok(wanted) => wanted,
         Err(problem) => {

@@ -1,6 +1,6 @@
 //! The names of what usage is grouped by: keys, projects and members.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::sums::GroupBy;
 use crate::{
@@ -16,6 +16,8 @@ const SERVICE_KEYS: &str = "Service keys";
 #[derive(Default)]
 pub(crate) struct Names {
     keys: HashMap<String, Key>,
+    /// IDs of those that the person may see. The others are called by their IDs.
+    seen_keys: HashSet<String>,
     projects: Vec<Project>,
     /// E-mail addresses by the ID of the person.
     people: HashMap<String, String>,
@@ -40,7 +42,9 @@ impl Names {
         let keys = gateway.ledger.keys_with_ids(ids).await?;
         let projects = gateway.ledger.projects(&me.account.id).await?;
         let people = gateway.backoffice.people_of(&me.account.id).await?;
+        let seen = keys.iter().filter(|key| me.sees_key(key));
         Ok(Self {
+            seen_keys: seen.map(|key| key.id.clone()).collect(),
             keys: keys.into_iter().map(|key| (key.id.clone(), key)).collect(),
             projects,
             people: people
@@ -50,8 +54,10 @@ impl Names {
         })
     }
 
+    /// The row's key, if the person may see it.
     pub(crate) fn key(&self, row: &DayUse) -> Option<&Key> {
-        self.keys.get(&row.key_id)
+        let key = self.keys.get(&row.key_id);
+        key.filter(|key| self.seen_keys.contains(&key.id))
     }
 
     pub(crate) fn project<'a>(&'a self, row: &'a DayUse) -> &'a str {
@@ -65,7 +71,7 @@ impl Names {
     }
 
     fn member_id(&self, row: &DayUse) -> Option<&str> {
-        self.key(row)?.payer.member_id.as_deref()
+        self.keys.get(&row.key_id)?.payer.member_id.as_deref()
     }
 
     /// The group that a row belongs to.

@@ -1,0 +1,233 @@
+//! Budgets of the account, its projects, members and keys: owners and billing people see, set and remove them.
+//!
+//! Each change is recorded as an action of the person.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+mod bar;
+mod places;
+
+pub(crate) use self::bar::{bar, bars};
+use self::places::Places;
+use super::{
+    error::PortalError,
+    form::{EmptyForm, SignedForm},
+    formatting::{moment, money},
+    layout::{self, Page, Place},
+    session::SignedIn,
+    sign_in::problem_notice,
+};
+use crate::{
+    gateway::{
+        Gateway,
+        actions::{self, NewBudget, OperatorActions},
+    },
+    ledger::{BudgetState, Period},
+};
+
+const PATH: &str = "/portal/budgets";
+
+pub(crate) fn router() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route(PATH, get(show).post(set))
+        .route("/portal/budgets/{id}/remove", post(remove))
+}
+
+async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+    page(&gateway, &me, None).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: Option<&str>,
+) -> Result<Page, PortalError> {
+    let budgets = gateway.ledger.budgets(&me.account.id).await?;
+    let places = Places::read(gateway, &me.account.id).await?;
+    let content = html! {
+        h1 { "Budgets" }
+        p.muted {
+            "What may be spent in a day, a week, a month or in total: by everyone, a project, a member or one key. "
+            "A request that does not fit into all budgets above its key is refused before it costs anything."
+        }
+        (problem_notice(problem))
+        @if budgets.is_empty() {
+            p.empty { "There is no budget: only the account's credit bounds what is spent." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Your budgets" { (table(me, &budgets, &places)) }
+        }
+        h2 { "Set a budget" }
+        (form(me, &places))
+    };
+    Ok(layout::page(me, Place::Budgets, "Budgets", &content))
+}
+
+fn table(me: &SignedIn, budgets: &[BudgetState], places: &Places) -> Markup {
+    html! {
+        table {
+            caption { "Budgets and what is spent of them in their present periods" }
+            thead { tr {
+                th scope="col" { "For" }
+                th scope="col" { "Spent" }
+                th.number scope="col" { "Held" }
+                th.number scope="col" { "Left" }
+                th scope="col" { "Begins anew" }
+                th scope="col" { span.unseen { "Actions" } }
+            } }
+            tbody { @for state in budgets { (row(me, state, places)) } }
+        }
+    }
+}
+
+fn row(me: &SignedIn, state: &BudgetState, places: &Places) -> Markup {
+    let budget = &state.budget;
+    let name = places.name_of(budget);
+    html! {
+        tr {
+            th scope="row" {
+                (name)
+                @if !budget.hard { " " span.badge { "only tells" } }
+            }
+            td { (bar(state)) }
+            td.number { (money(state.held)) }
+            td.number { (money(state.remaining())) }
+            td {
+                @match state.period.ends_at {
+                    Some(at) => { (moment(at)) " (" (budget.schedule.timezone()) ")" },
+                    None => span.muted { "never" },
+                }
+            }
+            td.actions {
+                form method="post" action={ (PATH) "/" (budget.id) "/remove" } {
+                    (me.token_field())
+                    button.quiet.bad type="submit" { "Remove" span.unseen { " the budget of " (name) } }
+                }
+            }
+        }
+    }
+}
+
+fn form(me: &SignedIn, places: &Places) -> Markup {
+    html! {
+        form.stack method="post" action=(PATH) {
+            (me.token_field())
+            (places.field())
+            label { "US dollars"
+                input type="text" name="amount" required inputmode="decimal" placeholder="e.g. 20.00" autocomplete="off";
+            }
+            label { "For each"
+                select name="period" {
+                    option value="day" { "day" }
+                    option value="week" { "week" }
+                    option value="month" selected { "month" }
+                    option value="total" { "in total, once" }
+                }
+            }
+            label { "Time zone"
+                input type="text" name="timezone" value="UTC" autocomplete="off";
+                span.muted { "Where days begin, for example Europe/Berlin." }
+            }
+            label { "First day of the week or month"
+                input type="number" name="anchor" min="1" max="28" placeholder="1";
+                span.muted { "A week begins on Monday (1) to Sunday (7), a month on its 1st to 28th day." }
+            }
+            label.check {
+                input type="checkbox" name="soft" value="yes";
+                " Only tell us: refuse nothing"
+            }
+            p.muted { "Owners and billing people are told by e-mail when 50, 80 and 100 % are spent." }
+            button.primary type="submit" { "Set budget" }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct BudgetForm {
+    #[serde(default)]
+    place: String,
+    #[serde(default)]
+    amount: String,
+    #[serde(default)]
+    period: String,
+    #[serde(default)]
+    timezone: String,
+    #[serde(default)]
+    anchor: String,
+    #[serde(default)]
+    soft: String,
+}
+
+impl BudgetForm {
+    /// The budget to set, or what is wrong.
+    fn checked(&self, account_id: &str) -> Result<NewBudget, String> {
+        let unknown = || "Choose from the lists.".to_owned();
+        let (scope, scope_id) = places::parse(&self.place).ok_or_else(unknown)?;
+        let period = Period::parse(&self.period).ok_or_else(unknown)?;
+        let amount = self.amount.trim().trim_start_matches('$');
+        let amount = actions::amount(amount);
+        let amount =
+            amount.map_err(|_| "A budget is US dollars above zero, e.g. 20.00.".to_owned())?;
+        // The field is there for every period.
+        let anchor = match (self.anchor.trim(), period) {
+            ("", _) | (_, Period::Day | Period::Total) => None,
+            (day, _) => Some(day.parse().unwrap_or(0)),
+        };
+        let timezone = self.timezone.trim();
+        Ok(NewBudget {
+            account_id: account_id.to_owned(),
+            scope,
+            scope_id,
+            name: None,
+            amount,
+            period,
+            timezone: (!timezone.is_empty()).then(|| timezone.to_owned()),
+            anchor,
+            hard: self.soft.is_empty(),
+            thresholds: None,
+        })
+    }
+}
+
+async fn set(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form }: SignedForm<BudgetForm>,
+) -> Result<Response, PortalError> {
+    let new = match form.checked(&me.account.id) {
+        Ok(new) => new,
+        Err(problem) => return refused(&gateway, &me, &problem).await,
+    };
+    let actions = OperatorActions::by(&gateway, &me.person.email);
+    match actions.set_budget(new).await.map_err(PortalError::from) {
+        Ok(_) => Ok(layout::redirect(PATH)),
+        Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
+        Err(error) => Err(error),
+    }
+}
+
+async fn remove(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
+) -> Result<Response, PortalError> {
+    let budgets = gateway.ledger.budgets(&me.account.id).await?;
+    if !budgets.iter().any(|state| state.budget.id == id) {
+        return Err(PortalError::NotFound);
+    }
+    let actions = OperatorActions::by(&gateway, &me.person.email);
+    actions.remove_budget(id).await?;
+    Ok(layout::redirect(PATH))
+}
+
+/// The page with why nothing was changed.
+async fn refused(gateway: &Gateway, me: &SignedIn, problem: &str) -> Result<Response, PortalError> {
+    Ok(page(gateway, me, Some(problem)).await?.into_response())
+}

@@ -1,0 +1,83 @@
+//! What a budget can stand at: the account, its projects, its members and its keys, by the names that people know.
+
+use maud::{Markup, html};
+
+use crate::{
+    backoffice::Person,
+    gateway::Gateway,
+    ledger::{Budget, BudgetScope, DEFAULT_PROJECT, Key, Project},
+    portal::{
+        error::PortalError,
+        keys::shown_name,
+        projects::{self, DEFAULT_NAME},
+    },
+};
+
+pub(super) struct Places {
+    projects: Vec<Project>,
+    people: Vec<Person>,
+    keys: Vec<Key>,
+}
+
+impl Places {
+    pub(super) async fn read(gateway: &Gateway, account_id: &str) -> Result<Self, PortalError> {
+        Ok(Self {
+            projects: gateway.ledger.projects(account_id).await?,
+            people: gateway.backoffice.people_of(account_id).await?,
+            keys: gateway.ledger.keys(account_id).await?,
+        })
+    }
+
+    /// What a budget stands at, by its present name.
+    pub(super) fn name_of(&self, budget: &Budget) -> String {
+        let id = budget.scope_id.as_str();
+        match budget.scope {
+            BudgetScope::Account => "Everyone".into(),
+            BudgetScope::Project => format!("Project {}", projects::name_of(&self.projects, id)),
+            BudgetScope::Member => {
+                let person = self.people.iter().find(|person| person.id == id);
+                person.map_or_else(|| budget.name.clone(), |person| person.email.clone())
+            }
+            BudgetScope::Key => {
+                let key = self.keys.iter().find(|key| key.id == id);
+                format!("Key {}", key.map_or(&*budget.name, shown_name))
+            }
+        }
+    }
+
+    /// The field of a form.
+    pub(super) fn field(&self) -> Markup {
+        let open = self.projects.iter().filter(|project| !project.archived);
+        html! {
+            label { "Who may spend it"
+                select name="place" {
+                    option value="account" { "Everyone" }
+                    optgroup label="Projects" {
+                        option value={ "project:" (DEFAULT_PROJECT) } { (DEFAULT_NAME) }
+                        @for project in open { option value={ "project:" (project.id) } { (project.name) } }
+                    }
+                    optgroup label="Members" {
+                        @for person in &self.people { option value={ "member:" (person.id) } { (person.email) } }
+                    }
+                    @if !self.keys.is_empty() {
+                        optgroup label="Keys" {
+                            @for key in &self.keys {
+                                option value={ "key:" (key.id) } { (shown_name(key)) " (" (key.prefix) "…)" }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The value of the field: `account`, or a scope and an ID.
+pub(super) fn parse(value: &str) -> Option<(BudgetScope, Option<String>)> {
+    if value == BudgetScope::Account.as_str() {
+        return Some((BudgetScope::Account, None));
+    }
+    let (scope, id) = value.split_once(':')?;
+    let scope = BudgetScope::parse(scope).filter(|scope| *scope != BudgetScope::Account)?;
+    Some((scope, Some(id.to_owned())))
+}
