@@ -132,7 +132,10 @@ pub(crate) fn check(parts: &Parts, person: &Person) -> Result<(), PortalError> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Request;
+
     use super::*;
+    use crate::backoffice::Role;
 
     #[test]
     fn every_route_is_listed_once() {
@@ -141,6 +144,26 @@ mod tests {
             assert_eq!(times, 1, "{route}");
         }
         assert_eq!(of_route("/portal/new"), None);
+    }
+
+    #[test]
+    fn a_route_without_a_right_is_refused_for_owners_too() {
+        let owner = Person {
+            id: "person_1".into(),
+            email: "ada@example.com".into(),
+            name: None,
+            password: None,
+            role: Role::Customer,
+            account_id: "acct_1".into(),
+            team_role: TeamRole::Owner,
+            created_at: 0,
+        };
+        let (parts, ()) = Request::new(()).into_parts();
+        let refused = check(&parts, &owner);
+        assert!(
+            matches!(refused, Err(PortalError::Unavailable(_))),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ async function withClipboard(page) {
   await page.browserContext().setPermission(ORIGIN, ...granted);
 }
 
-const stateOf = async (page, name) => (await rowWith(page, name))[6];
+const stateOf = async (page, name) => (await rowWith(page, name))[8];
 
 test('a key is made, shown once, copied, disabled, enabled and deleted', async (t) => {
   const page = await visitor(t);

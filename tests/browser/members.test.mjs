@@ -12,8 +12,8 @@ const ALWAYS = ['Overview', 'Usage', 'Plan and limits', 'Models', 'Members', 'Se
 
 /** The entries of the navigation for each role. */
 const NAVIGATION = {
-  owner: ['Overview', 'API keys', 'Playground', 'Usage', 'Requests', 'Billing', ...ALWAYS.slice(2)],
-  billing: ['Overview', 'Usage', 'Billing', ...ALWAYS.slice(2)],
+  owner: ['Overview', 'API keys', 'Playground', 'Usage', 'Requests', 'Billing', 'Budgets', ...ALWAYS.slice(2)],
+  billing: ['Overview', 'Usage', 'Billing', 'Budgets', ...ALWAYS.slice(2)],
   developer: ['Overview', 'API keys', 'Playground', 'Usage', 'Requests', ...ALWAYS.slice(2)],
   viewer: ALWAYS,
 };
@@ -22,6 +22,7 @@ const PATHS = {
   Playground: '/portal/playground',
   Requests: '/portal/requests',
   Billing: '/portal/billing',
+  Budgets: '/portal/budgets',
 };
 
 const address = (role) => `${role}@team.example.com`;
@@ -112,6 +113,37 @@ test('an owner changes a role and removes a member, whose key ends', async (t) =
   assert.equal(await statusWith(key), 401);
   await go(member, '/portal');
   assert.equal(new URL(member.url()).pathname, '/portal/sign-in');
+});
+
+test('billing sets a budget, its developer sees the bar, and it refuses', async (t) => {
+  const owner = await theOwner(t);
+  const billing = await visitor(t);
+  await signIn(billing, { email: address('billing'), password: PASSWORD });
+  const developer = await visitor(t);
+  await signIn(developer, { email: address('developer'), password: PASSWORD });
+  const key = await makeKey(developer, 'ci');
+  assert.equal(await statusWith(key), 200);
+
+  await clickTo(billing, 'link', 'Budgets');
+  assert.match(await textOf(billing), /There is no budget/);
+  const option = await billing.$$eval('[name="place"] option', (options) => options.find(({ text }) => text.startsWith('ci (')).value);
+  await billing.select('[name="place"]', option);
+  await fill(billing, 'amount', '-3');
+  await clickTo(billing, 'button', 'Set budget');
+  assert.match(await textOf(billing, '[role="alert"]'), /US dollars above zero/);
+  await billing.select('[name="place"]', option);
+  await fill(billing, 'amount', '0.000000001');
+  await clickTo(billing, 'button', 'Set budget');
+  assert.equal((await rowWith(billing, 'Key ci'))[0], 'Key ci');
+  assert.equal(await statusWith(key), 402);
+
+  await go(developer, '/portal/keys');
+  assert.match((await rowWith(developer, 'ci'))[5], /of \$0\.000000001 a month/);
+  await clickTo(developer, 'link', 'Edit ci');
+  assert.match(await textOf(developer), /What binds the key is changed by owners/);
+  await go(owner, '/portal/budgets');
+  await clickTo(owner, 'button', 'Remove the budget of Key ci');
+  assert.equal(await statusWith(key), 200);
 });
 
 test('an invitation is withdrawn, and the last owner cannot leave', async (t) => {

@@ -121,6 +121,7 @@ mod operator_credit;
 mod operator_history;
 mod operator_members;
 mod overload;
+mod portal_budgets;
 mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;

@@ -20,14 +20,21 @@ const MONEY: &[&str] = &["owner", "billing"];
 const OWNERS: &[&str] = &["owner"];
 
 /// Every route of signed-in people, the methods that it has, and the roles that may use it.
-const ROUTES: [(&str, &str, &[&str]); 30] = [
+const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal", "GET", ALL),
     ("/portal/sign-out", "POST", ALL),
     ("/portal/keys", "GET POST", KEYS),
     ("/portal/keys/deleted", "GET", KEYS),
+    ("/portal/keys/{id}", "GET POST", KEYS),
+    ("/portal/keys/{id}/rotate", "POST", KEYS),
     ("/portal/keys/{id}/disable", "POST", KEYS),
     ("/portal/keys/{id}/enable", "POST", KEYS),
     ("/portal/keys/{id}/delete", "GET POST", KEYS),
+    ("/portal/projects", "GET POST", OWNERS),
+    ("/portal/projects/{id}/rename", "POST", OWNERS),
+    ("/portal/projects/{id}/archive", "POST", OWNERS),
+    ("/portal/budgets", "GET POST", MONEY),
+    ("/portal/budgets/{id}/remove", "POST", MONEY),
     ("/portal/playground", "GET", KEYS),
     ("/portal/playground/run", "POST", KEYS),
     ("/portal/playground/charge", "GET", KEYS),

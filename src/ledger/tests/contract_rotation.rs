@@ -30,7 +30,7 @@ impl Paying {
             held = self.holds(secret).await;
         }
         if let Err(refused) = &held {
-            assert_eq!(refused, HoldRefused::KeyInactive);
+            assert_eq!(*refused, HoldRefused::KeyInactive);
         }
         assert_eq!(held.is_ok(), found.is_some());
         let is_known = self.ledger.caller(secret).await.unwrap().is_some();

@@ -40,6 +40,12 @@ async function create(visitor) {
     keys[name] = await operate('POST', `${account}/keys`, { name, project });
   }
   await operate('POST', `/operator/keys/${keys['old laptop'].id}/disable`);
+  const budget = (scope, id, amount, period, hard = true) => operate('PUT', '/operator/budgets', {
+    account: account.split('/').at(-1), scope, id, amount, period, hard, timezone: 'Europe/Berlin',
+  });
+  await budget('account', undefined, '200', 'month', false);
+  await budget('project', website.id, '50', 'week');
+  await budget('key', keys.production.id, '0.05', 'day');
   for (const [name, model, content] of REQUESTS) {
     const response = await chat(keys[name].key, content, { model });
     const answer = await response.text();

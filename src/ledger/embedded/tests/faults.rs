@@ -204,10 +204,12 @@ async fn damage_that_is_found_late_stops_new_calls() {
         paying.pay().await.unwrap();
     }
     let file = paying.folder().path().join("ledger.db");
+    // A page that is not read before an audit.
+    let page = "SELECT rootpage FROM sqlite_schema WHERE name = 'replays_by_call'";
+    let page: usize = paying.sql(page).parse().unwrap();
     let damage = || {
         let mut bytes = std::fs::read(&file).unwrap();
-        let last = bytes.len() - 4096;
-        bytes[last..].fill(0xA5);
+        bytes[(page - 1) * 4096..page * 4096].fill(0xA5);
         std::fs::write(&file, bytes).unwrap();
         // As if it had been left so.
         Lock::take(&file).unwrap().usable.store(true, Relaxed);
