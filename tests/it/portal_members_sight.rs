@@ -214,7 +214,7 @@ async fn developers_see_the_requests_of_the_projects_of_their_keys() {
     let list = team.one.get("/portal/keys").await;
     assert!(
         list.assert_page()
-            .contains("<option value=\"default\">Default</option>")
+            .contains("<option value=\"default\" selected>Default</option>")
     );
     team.key(&team.one, &fields("of-one-2")).await;
     let list = team.one.get("/portal/keys").await;
