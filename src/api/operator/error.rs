@@ -40,7 +40,7 @@ impl From<ActionError> for OperatorError {
         match error {
             ActionError::Email => Self::invalid("email", "`email` must be an e-mail address."),
             ActionError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
-            ActionError::ProjectName => {
+            ActionError::ProjectName | ActionError::BudgetName => {
                 Self::invalid("name", "`name` must have 1 to 100 characters.")
             }
             ActionError::Amount => Self::invalid(
@@ -55,9 +55,6 @@ impl From<ActionError> for OperatorError {
                 "id",
                 format!("`id` is missing: it names the {scope} that the budget is for."),
             ),
-            ActionError::BudgetName => {
-                Self::invalid("name", "`name` must have 1 to 100 characters.")
-            }
             ActionError::BudgetThresholds => Self::invalid(
                 "thresholds",
                 "`thresholds` must be at most ten whole percentages from 1 to 100.",

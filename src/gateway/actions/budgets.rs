@@ -129,8 +129,8 @@ impl OperatorActions {
                 person.map(|person| person.email)
             }
             BudgetScope::Key => {
-                let keys = ledger.keys(account_id).await?.into_iter();
-                let key = keys.filter(|key| key.id == id).next_back();
+                let mut keys = ledger.keys(account_id).await?.into_iter();
+                let key = keys.find(|key| key.id == id);
                 key.map(|key| {
                     if key.name.is_empty() {
                         key.prefix
@@ -141,14 +141,14 @@ impl OperatorActions {
             }
         };
         match known_as {
-            Some(known_as) => Ok((id, cut(known_as))),
+            Some(known_as) => Ok((id, cut(&known_as))),
             None => Err(missing(id)),
         }
     }
 }
 
 /// A name that another limit applies to, such as an e-mail address.
-fn cut(name: String) -> String {
+fn cut(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 

@@ -213,6 +213,26 @@ fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![Just(Kind::Day), Just(Kind::Total)]
 }
 
+/// Sets a budget of the account; returns what was spent and is held of it.
+async fn set_budget(paying: &Paying, kind: Kind, amount: i64, hard: bool) -> (i64, i64) {
+    let change = BudgetChange {
+        hard,
+        ..budget_of_account(&paying.account_id, period(kind), amount)
+    };
+    let set = paying.ledger.set_budget(change).await.unwrap();
+    (set.spent.nanos(), set.held.nanos())
+}
+
+async fn remove_budget(paying: &Paying, kind: Kind) {
+    let budgets = paying.ledger.budgets(&paying.account_id).await.unwrap();
+    let mut budgets = budgets.into_iter();
+    let found = budgets.find(|it| it.budget.schedule.period() == period(kind));
+    if let Some(found) = found {
+        let removed = paying.ledger.remove_budget(&found.budget.id).await;
+        assert_eq!(removed.unwrap(), *found.budget);
+    }
+}
+
 struct Real {
     runtime: Runtime,
     paying: Option<Paying>,
@@ -336,29 +356,11 @@ impl<K: Place> StateMachineTest for LedgerMachine<K> {
             Event::Release { which } => drop(real.holds.remove(which)),
             Event::Advance { seconds } => paying.advance(seconds),
             Event::SetBudget { kind, amount, hard } => {
-                let account_id = &paying.account_id;
-                let change = BudgetChange {
-                    hard,
-                    ..budget_of_account(account_id, period(kind), amount)
-                };
-                let set = real
-                    .runtime
-                    .block_on(paying.ledger.set_budget(change))
-                    .unwrap();
-                let found = (set.spent.nanos(), set.held.nanos());
+                let set = set_budget(&paying, kind, amount, hard);
+                let found = real.runtime.block_on(set);
                 assert_eq!(found, (model.spent_of(kind), model.held_of_budget(kind)));
             }
-            Event::RemoveBudget { kind } => {
-                let budgets = real
-                    .runtime
-                    .block_on(paying.ledger.budgets(&paying.account_id));
-                let mut budgets = budgets.unwrap().into_iter();
-                let found = budgets.find(|it| it.budget.schedule.period() == period(kind));
-                if let Some(found) = found {
-                    let removed = paying.ledger.remove_budget(&found.budget.id);
-                    assert_eq!(real.runtime.block_on(removed).unwrap(), *found.budget);
-                }
-            }
+            Event::RemoveBudget { kind } => real.runtime.block_on(remove_budget(&paying, kind)),
             Event::SwitchKey => {
                 real.key_active = !real.key_active;
                 let state = if real.key_active {
