@@ -659,7 +659,7 @@ impl Credit {
         self.exposure -= hold.risk;
         self.held -= hold.amount;
         if let Some((account_id, budgets)) = self.budgets.as_deref_mut() {
-            budgets.give_back(account_id, &hold.payer, &hold.place);
+            budgets.release(account_id, &hold.payer, &hold.place);
         }
         for (grant_id, taken) in &hold.parts {
             if let Some(funds) = self.funds_mut(grant_id) {

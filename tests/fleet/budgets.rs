@@ -82,7 +82,7 @@ async fn parallel_calls_at_three_gateways_never_exceed_a_budget() {
     fleet.ends_clean().await;
 }
 
-/// What a killed gateway held is given back, and what it charged stays spent.
+/// The holds of a killed gateway are released, and what it charged stays spent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_gateway_leaves_nothing_held_of_a_budget() {
     let mut fleet = Fleet::of(3).await;

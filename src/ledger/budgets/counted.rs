@@ -220,8 +220,8 @@ impl Budgets {
         self.each_above(account_id, payer, |counted| counted.count(place));
     }
 
-    /// Gives back what a call has taken.
-    pub(crate) fn give_back(&mut self, account_id: &str, payer: &Payer, place: &Place) {
+    /// Releases what a call has taken.
+    pub(crate) fn release(&mut self, account_id: &str, payer: &Payer, place: &Place) {
         self.each_above(account_id, payer, |counted| counted.remove(place));
     }
 

@@ -61,7 +61,7 @@ impl Ledger {
         }
     }
 
-    /// Removes the budgets of something that begins no more calls. They are in no one's way, so a failure is only logged.
+    /// Removes the budgets of something that begins no more calls. They refuse no call, so a failure is only logged.
     pub(crate) async fn remove_budgets_of(
         &self,
         account_id: &str,

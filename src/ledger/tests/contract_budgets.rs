@@ -17,7 +17,7 @@ contract!(
     what_runs_when_a_period_turns_counts_where_it_was_held,
     a_step_in_a_new_period_counts_there_as_a_whole,
     a_clock_that_is_set_back_begins_no_earlier_period,
-    released_and_cancelled_calls_give_back,
+    released_and_cancelled_calls_count_no_longer,
     budgets_survive_a_restart,
     budgets_stand_only_at_what_the_account_has,
     an_audit_finds_a_budget_that_differs_from_its_calls,
@@ -403,7 +403,7 @@ async fn a_clock_that_is_set_back_begins_no_earlier_period(store: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn released_and_cancelled_calls_give_back(store: TestStore) {
+async fn released_and_cancelled_calls_count_no_longer(store: TestStore) {
     let paying = Paying::on_with(store, DOLLAR).await;
     paying.set_budget(paying.of_account(Period::Day, 100)).await;
     let held = paying.hold(100, 100, 0).await.unwrap();

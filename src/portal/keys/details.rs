@@ -152,7 +152,7 @@ pub(crate) async fn change(
         return Ok(page(&gateway, &me, &key, problem).await?.into_response());
     };
     if !me.is_owner() {
-        // Nobody lifts the limits that bind them.
+        // A developer does not lift the limits that bind them.
         let change = KeyChange {
             name: Some(name.to_owned()),
             ..KeyChange::default()

@@ -140,8 +140,8 @@ BEGIN
     RETURN result;
 END $$;
 
--- Gives back what a hold has taken.
-CREATE OR REPLACE FUNCTION give_back(counted budgets[], hold holds) RETURNS budgets[] LANGUAGE plpgsql STABLE AS $$
+-- Releases what a hold has taken of budgets.
+CREATE OR REPLACE FUNCTION release_budgets(counted budgets[], hold holds) RETURNS budgets[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
     FOR i IN 1..cardinality(counted) LOOP
         IF counted[i].account_id = hold.account_id AND hold.held_at >= counted[i].period_start
@@ -182,8 +182,8 @@ CREATE OR REPLACE FUNCTION write_budgets(counted budgets[]) RETURNS void LANGUAG
             <> (new.period_start, new.spent_nano_usd, new.held_nano_usd, new.exposure_nano_usd)
 $$;
 
--- Gives back what the hold of a dead gateway has taken.
-CREATE OR REPLACE FUNCTION give_back_dead(dead holds) RETURNS void LANGUAGE sql AS $$
+-- Releases what the hold of a dead gateway has taken of budgets.
+CREATE OR REPLACE FUNCTION release_dead_budgets(dead holds) RETURNS void LANGUAGE sql AS $$
     UPDATE budgets SET held_nano_usd = held_nano_usd - dead.counted_nano_usd,
         exposure_nano_usd = exposure_nano_usd - dead.counted_risk_nano_usd
     WHERE account_id = dead.account_id AND dead.held_at >= period_start

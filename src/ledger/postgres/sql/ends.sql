@@ -155,7 +155,7 @@ BEGIN
     DELETE FROM holds WHERE id = step.call_id RETURNING * INTO hold;
     IF FOUND THEN
         acc := release_credit(acc, hold);
-        counted := give_back(counted, hold);
+        counted := release_budgets(counted, hold);
     ELSIF step.kind <> 'cancel' THEN
         -- A call that has ended has a row. Without a row and without a hold, the hold was lost by a crash of the server
         -- or an expired lease, and the call ends all the same.

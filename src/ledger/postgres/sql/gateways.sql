@@ -66,7 +66,7 @@ BEGIN
             RETURNING *
         LOOP
             acc := release_credit(acc, dead);
-            PERFORM give_back_dead(dead);
+            PERFORM release_dead_budgets(dead);
             released := released + 1;
         END LOOP;
         PERFORM write_credit(acc);
