@@ -16,7 +16,7 @@ use tollgate::{
     base::{durability::Durability, money::NanoUsd, rate::Ceilings},
     catalog::Catalog,
     config::Config,
-    ledger::{HoldRequest, Ledger, Outcome},
+    ledger::{Caller, HoldRequest, Ledger, Outcome},
     limits::Limiter,
     server,
     wire::chat::Usage,
@@ -30,6 +30,7 @@ use support::{customer, hold_request};
 
 const MODEL: &str = "svc-native-fast";
 const EMAIL: &str = "counts@example.com";
+const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +41,7 @@ fn main() {
     let times = times.parse().expect("how often");
     match work.as_str() {
         "completion" => requests(times, &Scenario::whole()),
+        "budgeted" => requests(times, &Scenario::budgeted()),
         "refusal" => requests(times, &Scenario::refused()),
         // One stream with this many chunks.
         "chunk" => requests(0, &Scenario::stream(times)),
@@ -54,6 +56,8 @@ struct Scenario {
     answer: String,
     key: Option<&'static str>,
     status: &'static str,
+    /// Whether there are four budgets above the call.
+    budgets: bool,
 }
 
 impl Scenario {
@@ -67,6 +71,14 @@ impl Scenario {
             ),
             key: None,
             status: "200",
+            budgets: false,
+        }
+    }
+
+    fn budgeted() -> Self {
+        Self {
+            budgets: true,
+            ..Self::whole()
         }
     }
 
@@ -97,6 +109,7 @@ impl Scenario {
             ),
             key: None,
             status: "200",
+            budgets: false,
         }
     }
 }
@@ -126,17 +139,42 @@ fn requests(times: usize, scenario: &Scenario) {
          [providers.p]\nkind = \"openai\"\nbase_url = \"http://{provider}/v1\"\n",
         folder.path().display()
     );
-    let token = (
-        "TOLLGATE_OPERATOR_TOKEN".to_owned(),
-        "7c1f9a04e6b25d83d0487ae1936bf25c".to_owned(),
-    );
+    let token = ("TOLLGATE_OPERATOR_TOKEN".to_owned(), TOKEN.to_owned());
     let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
     let running = runtime.block_on(server::start(config)).unwrap();
     let customers = runtime.block_on(customer(&running.gateway.ledger, EMAIL, 1));
+    if scenario.budgets {
+        set_budgets(running.operator, &customers[0].0);
+    }
     let key = scenario.key.unwrap_or(customers[0].1.reveal());
     // The first request opens connections and is in every count, whatever `times` is.
     ask(running.public, key, scenario, times + 1);
     runtime.block_on(running.stop());
+}
+
+/// Sets four budgets that have room for every call.
+fn set_budgets(operator: SocketAddr, caller: &Caller) {
+    let key = &caller.payer.key_id;
+    for (scope, id, period) in [
+        ("account", &caller.account_id, "month"),
+        ("account", &caller.account_id, "day"),
+        ("project", &"default".to_owned(), "month"),
+        ("key", key, "week"),
+    ] {
+        let body = format!(
+            r#"{{"account":"{}","scope":"{scope}","id":"{id}","amount":"1000","period":"{period}"}}"#,
+            caller.account_id
+        );
+        let mut connection = TcpStream::connect(operator).unwrap();
+        let request = format!(
+            "PUT /operator/budgets HTTP/1.1\r\nhost: counts\r\nauthorization: Bearer {TOKEN}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        connection.write_all(request.as_bytes()).unwrap();
+        let head = read_message(&mut BufReader::new(connection)).expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
 }
 
 /// A provider with one fixed response.

@@ -16,6 +16,7 @@ mod agents_codex_history;
 mod agents_codex_requests;
 mod agents_codex_streams;
 mod agents_codex_tools;
+mod alerts_budgets;
 mod alerts_delivery;
 mod alerts_kinds;
 mod alerts_pages;
