@@ -1,5 +1,7 @@
 //! Budgets on both backends: what fits into them, what counts in which period, and what an audit finds.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 use crate::{
     base::month::Month,
@@ -24,6 +26,7 @@ contract!(
     pruned_calls_stay_spent,
     budgets_of_what_is_deleted_are_removed,
     parallel_calls_share_a_budget,
+    periods_turn_under_load,
 );
 
 impl Paying {
@@ -610,5 +613,78 @@ async fn parallel_calls_share_a_budget(store: TestStore) {
         .collect();
     assert_eq!(found, [50_000, 50_000]);
     assert_eq!(paying.balance().await, DOLLAR - 50_000);
+    paying.assert_sound().await;
+}
+
+/// Calls at all times while the clock goes through the days around a change of the clock, and into another month.
+async fn periods_turn_under_load(store: TestStore) {
+    const DAY: i64 = 15_000;
+    const MONTH: i64 = 70_000;
+    let paying = Paying::on_with(store, DOLLAR).await;
+    // Saturday, 27 March 2027, 16:00 UTC; the clock of Berlin changes that night.
+    paying.advance(1_806_163_200 - paying.now());
+    let schedule = |period| Schedule::new(period, Some("Europe/Berlin"), None).unwrap();
+    for (period, nanos) in [(Period::Day, DAY), (Period::Month, MONTH)] {
+        let change = BudgetChange {
+            schedule: schedule(period),
+            ..paying.of_account(period, nanos)
+        };
+        paying.set_budget(change).await;
+    }
+    let paying = Arc::new(paying);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let refused = Arc::new(AtomicI64::new(0));
+    let callers = (0..4).map(|_| {
+        let (paying, is_over, refused) = (paying.clone(), is_over.clone(), refused.clone());
+        tokio::spawn(async move {
+            while !is_over.load(Relaxed) {
+                match paying.hold(1_000, 1_000, 0).await {
+                    Ok(mut held) => drop(charge(&mut held, 1_000).await.unwrap()),
+                    Err(HoldRefused::OverBudget(_)) => {
+                        refused.fetch_add(1, Relaxed);
+                        tokio::task::yield_now().await;
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    // Six days in steps of 47 minutes.
+    for _ in 0..184 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        paying.advance(47 * 60);
+    }
+    // The last day is used up too.
+    let before = refused.load(Relaxed);
+    while refused.load(Relaxed) == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    is_over.store(true, Relaxed);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    paying.assert_sound().await;
+    let paying = Arc::into_inner(paying).unwrap().restart().await;
+    let calls = paying.sql("SELECT string_agg(held_at || ':' || cost_nano_usd, ',') FROM calls");
+    for (period, most) in [(Period::Day, DAY), (Period::Month, MONTH)] {
+        let mut spent: BTreeMap<i64, i64> = BTreeMap::new();
+        for call in calls.split(',') {
+            let (held_at, cost) = call.split_once(':').unwrap();
+            let bounds = schedule(period).bounds(held_at.parse().unwrap(), 0);
+            *spent.entry(bounds.starts_at).or_default() += cost.parse::<i64>().unwrap();
+        }
+        let periods = if period == Period::Day { 7 } else { 2 };
+        assert_eq!(spent.len(), periods, "{period:?}: {spent:?}");
+        assert!(
+            spent.values().all(|spent| *spent <= most),
+            "{period:?}: {spent:?}"
+        );
+        let is_used_up = spent.values().any(|spent| *spent == most);
+        assert!(
+            is_used_up || period == Period::Month,
+            "{period:?}: {spent:?}"
+        );
+    }
     paying.assert_sound().await;
 }
