@@ -316,11 +316,13 @@ impl Credit {
         if (missing > 0 && available < missing) || exposure > bearable {
             return Err(Refused::Short(self.shortage(now)));
         }
-        let place = Place {
-            amount,
-            risk,
-            held_at: now,
+        // Not what expired grants have added to the hold.
+        let in_budgets = NanoUsd::new(wanted.amount.nanos().max(hold.place.amount));
+        let in_budgets = Wanted {
+            amount: in_budgets,
+            ..*wanted
         };
+        let place = in_budgets.place(now);
         self.take_of_budgets(wanted, &hold.place, &place)?;
         self.held += missing;
         self.exposure = exposure;
@@ -357,13 +359,19 @@ impl Credit {
     }
 
     /// Adds an empty hold, so that a call can be charged that an earlier process delivered. Budgets count it where it was
-    /// admitted.
-    pub(crate) fn hold_nothing(&mut self, id: CallId, payer: &Arc<Payer>, admitted_at: i64) {
+    /// admitted, but not in a time to come.
+    pub(crate) fn hold_nothing(
+        &mut self,
+        id: CallId,
+        payer: &Arc<Payer>,
+        admitted_at: i64,
+        now: i64,
+    ) {
+        let latest = self.tick(now);
         let place = Place {
-            held_at: admitted_at,
+            held_at: admitted_at.min(latest),
             ..Place::default()
         };
-        let latest = self.latest;
         self.holds.entry(id).or_insert_with(|| Hold {
             amount: 0,
             parts: Vec::new(),
@@ -602,14 +610,14 @@ impl Credit {
     }
 
     fn contradiction_of_budgets(&self) -> Option<String> {
-        self.budgets()?.all().find_map(|counted| {
-            let open = self.holds.values().filter(|hold| !hold.charged);
-            let below = open.filter(|hold| counted.budget.is_above(&hold.payer));
-            let places = below.map(|hold| &hold.place);
-            let (held, exposure) = places.filter(|place| counted.counts(place.held_at)).fold(
-                (0, 0),
-                |(held, exposure), place| (held + place.amount, exposure + place.risk),
-            );
+        let (account_id, budgets) = self.budgets.as_deref()?;
+        let mut by_calls = budgets.without_holds();
+        for hold in self.holds.values().filter(|hold| !hold.charged) {
+            by_calls.add(account_id, &hold.payer, &hold.place);
+        }
+        budgets.all().find_map(|counted| {
+            let by_calls = by_calls.get(&counted.budget)?;
+            let (held, exposure) = (by_calls.held, by_calls.exposure);
             ((held, exposure) != (counted.held, counted.exposure)).then(|| {
                 format!(
                     "{} nano-dollars are held and {} at risk of budget {} by count, {held} and {exposure} by calls",

@@ -429,6 +429,12 @@ fn over_budget(
     let is_temporary = budgets
         .iter()
         .all(|budget| budget.covers_alone(need.amount, need.worst, overdraft));
+    let fits_from = fits_from(&budgets, need, overdraft).map(timestamp::shown);
+    if !is_temporary {
+        gateway
+            .alerts
+            .used_up(budgets.iter().map(|budget| budget.id.clone()));
+    }
     let Some(budget) = budgets.into_iter().next() else {
         return GatewayError::CreditUnavailable;
     };
@@ -443,8 +449,22 @@ fn over_budget(
         spent: budget.spent,
         held: budget.held,
         resets_at: budget.resets_at.map(timestamp::shown),
+        fits_from,
         needed: need.least_available(overdraft),
         max_tokens_that_fit,
         is_temporary,
     }))
+}
+
+/// When all of these budgets have begun a period into which the call fits; `None` if one of them never will.
+fn fits_from(budgets: &[BudgetShortage], need: Need, overdraft: NanoUsd) -> Option<i64> {
+    let (amount, worst) = (need.amount, need.worst);
+    let full = budgets
+        .iter()
+        .filter(|budget| !budget.covers_alone(amount, worst, overdraft));
+    let resets = full.map(|budget| {
+        let fits = budget.covers_anew(amount, worst, overdraft);
+        budget.resets_at.filter(|_| fits)
+    });
+    resets.collect::<Option<Vec<_>>>()?.into_iter().max()
 }

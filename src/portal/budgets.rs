@@ -31,7 +31,7 @@ use crate::{
         Gateway,
         actions::{self, NewBudget, OperatorActions},
     },
-    ledger::{BudgetState, Period},
+    ledger::{BudgetState, Period, Schedule},
 };
 
 const PATH: &str = "/portal/budgets";
@@ -66,7 +66,7 @@ async fn page(
             div.scroll tabindex="0" role="region" aria-label="Your budgets" { (table(me, &budgets, &places)) }
         }
         h2 { "Set a budget" }
-        (form(me, &places))
+        (form(me, &places, timezone(&budgets)))
     };
     Ok(layout::page(me, Place::Budgets, "Budgets", &content))
 }
@@ -116,7 +116,13 @@ fn row(me: &SignedIn, state: &BudgetState, places: &Places) -> Markup {
     }
 }
 
-fn form(me: &SignedIn, places: &Places) -> Markup {
+/// The time zone to suggest: that of the budgets there are.
+fn timezone(budgets: &[BudgetState]) -> &str {
+    let first = budgets.first();
+    first.map_or(Schedule::UTC, |state| state.budget.schedule.timezone())
+}
+
+fn form(me: &SignedIn, places: &Places, timezone: &str) -> Markup {
     html! {
         form.stack method="post" action=(PATH) {
             (me.token_field())
@@ -133,7 +139,7 @@ fn form(me: &SignedIn, places: &Places) -> Markup {
                 }
             }
             label { "Time zone"
-                input type="text" name="timezone" value="UTC" autocomplete="off";
+                input type="text" name="timezone" value=(timezone) autocomplete="off";
                 span.muted { "Where days begin, for example Europe/Berlin." }
             }
             label { "First day of the week or month"
@@ -205,12 +211,32 @@ async fn set(
         Ok(new) => new,
         Err(problem) => return refused(&gateway, &me, &problem).await,
     };
+    let new = as_before(&gateway, new).await?;
     let actions = OperatorActions::by(&gateway, &me.person.email);
     match actions.set_budget(new).await.map_err(PortalError::from) {
         Ok(_) => Ok(layout::redirect(PATH)),
         Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
         Err(error) => Err(error),
     }
+}
+
+/// The budget with the name and the thresholds that it has, of which the form knows nothing.
+async fn as_before(gateway: &Gateway, new: NewBudget) -> Result<NewBudget, PortalError> {
+    let place = new.scope_id.as_deref().unwrap_or(&new.account_id);
+    let states = gateway.ledger.budgets(&new.account_id).await?;
+    let before = states.iter().map(|state| &state.budget).find(|budget| {
+        (budget.scope, budget.scope_id.as_str()) == (new.scope, place)
+            && budget.schedule.period() == new.period
+    });
+    let (name, thresholds) = match before {
+        Some(before) => (Some(before.name.clone()), Some(before.thresholds.clone())),
+        None => (None, None),
+    };
+    Ok(NewBudget {
+        name,
+        thresholds,
+        ..new
+    })
 }
 
 async fn remove(

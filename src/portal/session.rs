@@ -18,7 +18,7 @@ use crate::{
     backoffice::{Person, Role, Session, TeamRole},
     base::timestamp,
     gateway::Gateway,
-    ledger::{Account, Key, LedgerError, NewAccount},
+    ledger::{Account, Budget, BudgetScope, DEFAULT_PROJECT, Key, LedgerError, NewAccount},
 };
 
 /// A signed-in person with an account. Without a session, the extractor redirects to the sign-in page; if the route is
@@ -55,6 +55,15 @@ impl SignedIn {
     /// The restriction of a query for keys to those that the person made; `None` for owners.
     pub(crate) fn only_own_keys(&self) -> Option<&str> {
         (!self.is_owner()).then_some(&self.person.id)
+    }
+
+    /// Developers see the budgets of what is theirs, not what others spend of those of the whole account.
+    pub(crate) fn sees_budget(&self, budget: &Budget) -> bool {
+        match budget.scope {
+            BudgetScope::Key | BudgetScope::Member => true,
+            BudgetScope::Project => self.is_owner() || budget.scope_id != DEFAULT_PROJECT,
+            BudgetScope::Account => self.is_owner(),
+        }
     }
 
     pub(crate) fn form_token(&self) -> String {

@@ -132,9 +132,7 @@ async fn each_share_is_announced_once_to_owners_and_billing_people() {
     watched.check(90).await;
     let told = mails(2).await;
     assert!(
-        told[0]
-            .text
-            .contains("Subject: 100% of the budget team is spent"),
+        told[0].text.contains("Subject: The budget team is used up"),
         "{}",
         told[0].text
     );
@@ -159,5 +157,33 @@ async fn each_share_is_announced_once_to_owners_and_billing_people() {
     watched.check(120).await;
     assert!(smtp.is_empty());
     assert_eq!(watched.alerts().await.0.len(), 0);
+    watched.gateway.stop().await;
+}
+
+/// What is left of a hard budget may be too little for any call.
+#[tokio::test]
+async fn a_budget_that_refuses_is_used_up() {
+    let watched = Watched::start().await;
+    let (id, key) = watched.account_with("1000").await;
+    budget(&watched, &id, 20, false).await;
+    for _ in 0..19 {
+        watched
+            .gateway
+            .chat_as(&key, &hello(MODEL))
+            .await
+            .assert_ok();
+    }
+    watched.gateway.idle().await;
+    watched.check(0).await;
+    budget(&watched, &id, 20, true).await;
+    watched.check(30).await;
+    let told = |at: usize| watched.hook.received()[at].body["data"]["detail"]["percent"].clone();
+    assert_eq!((watched.notifications().len(), told(0)), (1, json!(80)));
+    let refused = watched.gateway.chat_as(&key, &hello(MODEL)).await;
+    refused.assert_error(402, "budget_exceeded", Some("payment_required"), None);
+    for seconds in [60, 90] {
+        watched.check(seconds).await;
+    }
+    assert_eq!((watched.notifications().len(), told(1)), (2, json!(100)));
     watched.gateway.stop().await;
 }

@@ -84,16 +84,20 @@ async fn a_refusal_explains_itself_with_the_figures_of_the_ledger() {
     assert_eq!(nanos(&expected["spent"]), PRICE);
     assert_eq!(refused.headers["x-should-retry"], "false");
     assert!(!refused.headers.contains_key("retry-after"));
-    let message = error["message"].as_str().unwrap();
+    // It would not fit into the next week either.
+    let message = |refused: &Answer| refused.error()["message"].as_str().unwrap().to_owned();
+    let says = message(&refused);
     assert!(
-        message.starts_with("Wait until ") && message.contains("`test`"),
-        "{message}"
+        says.starts_with("Lower max_tokens, or ask") && says.contains("`test`"),
+        "{says}"
     );
     // What fits, fits; one token more does not.
     let fits = error["max_tokens_that_fit"].as_u64().unwrap();
     assert!((1_000..2_300).contains(&fits), "{fits}");
     let beyond = call(&gateway, &key, &ask(fits + 1)).await;
     assert_eq!(beyond.error()["max_tokens_that_fit"], fits);
+    let until = format!("Wait until {}, or", made["resets_at"].as_str().unwrap());
+    assert!(message(&beyond).starts_with(&until), "{}", message(&beyond));
     call(&gateway, &key, &ask(fits)).await.assert_ok();
     // The Messages API has its own envelope, with the same figures.
     let body = json!({ "model": MODEL, "max_tokens": 60_000, "messages": [{ "role": "user", "content": "Hi" }] });
@@ -195,7 +199,7 @@ async fn a_key_sees_the_budgets_above_it() {
         .map(|it| (&it["scope"], &it["name"], &it["hard"]))
         .collect();
     let expected = json!([
-        ["account", "a@example.com", false],
+        ["account", "Account", false],
         ["project", "Search", true],
         ["key", "k", true]
     ]);

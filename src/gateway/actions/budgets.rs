@@ -115,7 +115,9 @@ impl OperatorActions {
             (_, Some(id)) => id,
         };
         let known_as = match scope {
-            BudgetScope::Account if id == account.id => Some(account.name.unwrap_or(account.email)),
+            BudgetScope::Account if id == account.id => {
+                Some(account.name.unwrap_or_else(|| "Account".to_owned()))
+            }
             BudgetScope::Account => None,
             BudgetScope::Project if id == DEFAULT_PROJECT => Some("Default".to_owned()),
             BudgetScope::Project => {

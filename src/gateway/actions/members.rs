@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{ActionError, OperatorActions, people::person_json};
 use crate::{
     backoffice::{BackofficeError, Person, Role, TeamRole},
-    ledger::{Key, KeyState, LedgerError},
+    ledger::{BudgetScope, Key, KeyState, LedgerError},
 };
 
 impl OperatorActions {
@@ -57,6 +57,11 @@ impl OperatorActions {
                 Err(error) => return Err(error.into()),
             }
             let deleted = actions.delete_keys_of(&person).await;
+            let ledger = &actions.gateway.ledger;
+            let (account_id, scope) = (&person.account_id, BudgetScope::Member);
+            ledger
+                .remove_budgets_of(account_id, scope, &person_id)
+                .await;
             let after = json!({ "deleted_keys": deleted });
             actions
                 .record(

@@ -78,14 +78,14 @@ pub(crate) fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
             text("account"),
             text("expires_at")
         ),
-        AlertKind::BudgetReached => format!(
-            "{}% of the budget of the {} `{}` is spent: {} of {}",
-            number("percent"),
-            text("scope"),
-            text("name"),
-            dollars(text("spent")),
-            dollars(text("amount"))
-        ),
+        AlertKind::BudgetReached => {
+            let of = format!("the budget of the {} `{}`", text("scope"), text("name"));
+            let (spent, amount) = (dollars(text("spent")), dollars(text("amount")));
+            match number("percent") {
+                100 => format!("{of} is used up: {spent} of {amount} is spent"),
+                percent => format!("{percent}% of {of} is spent: {spent} of {amount}"),
+            }
+        }
         AlertKind::UpstreamFailing => {
             format!(
                 "the circuit of {subject} is open: {} in a row",
@@ -210,7 +210,10 @@ fn about_budget(to: &str, detail: &Value) -> Email {
     };
     Email {
         to: to.to_owned(),
-        subject: format!("{percent}% of the budget {} is spent", text("name")),
+        subject: match percent {
+            100 => format!("The budget {} is used up", text("name")),
+            percent => format!("{percent}% of the budget {} is spent", text("name")),
+        },
         text: format!(
             "The budget of the {} `{}` is {} {per}, and {} of it is spent. {then}{resets}\n",
             text("scope"),

@@ -22,6 +22,9 @@ const MAX_LOW_BALANCES: usize = 1_000;
 /// How long an upstream's last event counts as recent.
 const RECENT: Duration = Duration::from_hours(1);
 
+/// The most budgets that are noted between two rounds; the others are noted when they refuse again.
+const MAX_REFUSING: usize = 10_000;
+
 pub struct Alerts {
     pub settings: config::Alerts,
     pub webhook: Option<Webhook>,
@@ -33,7 +36,9 @@ pub struct Alerts {
     refusals: RecentByUpstream<Refusals>,
     /// Number of open alerts of each kind, as of the last round.
     open_counts: Mutex<BTreeMap<AlertKind, i64>>,
-    /// Budgets of which nothing is left, as of the last round.
+    /// IDs of budgets that have refused a request since the last round, and not only because of running calls.
+    refusing_budgets: Mutex<HashSet<String>>,
+    /// Budgets that are used up, as of the last round.
     used_up_budgets: AtomicUsize,
     /// When expiring credit was last searched, in Unix seconds; `i64::MIN` if it must be searched again.
     expiring_at: AtomicI64,
@@ -99,6 +104,7 @@ impl Alerts {
             over_reports: RecentByUpstream::new(),
             refusals: RecentByUpstream::new(),
             open_counts: Mutex::default(),
+            refusing_budgets: Mutex::default(),
             used_up_budgets: AtomicUsize::new(0),
             expiring_at: AtomicI64::new(i64::MIN),
             expiring: Mutex::default(),
@@ -165,6 +171,20 @@ impl Alerts {
 
     pub(crate) fn set_open_counts(&self, counts: BTreeMap<AlertKind, i64>) {
         *locked(&self.open_counts) = counts;
+    }
+
+    /// Notes budgets that have refused a request for the next round.
+    pub(crate) fn used_up(&self, ids: impl Iterator<Item = String>) {
+        let mut refusing = locked(&self.refusing_budgets);
+        for id in ids {
+            if refusing.len() < MAX_REFUSING {
+                refusing.insert(id);
+            }
+        }
+    }
+
+    pub(crate) fn take_refusing_budgets(&self) -> HashSet<String> {
+        std::mem::take(&mut locked(&self.refusing_budgets))
     }
 
     pub(crate) fn used_up_budgets(&self) -> usize {

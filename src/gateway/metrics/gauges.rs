@@ -144,7 +144,7 @@ impl Gauges {
         registry.register("alerts_open", "Open alerts by kind", self.alerts.clone());
         registry.register(
             "budgets_used_up",
-            "Budgets of which nothing is left in their present periods, as of the last check for alerts",
+            "Budgets that are used up in their present periods, as of the last check for alerts",
             self.used_up_budgets.clone(),
         );
     }

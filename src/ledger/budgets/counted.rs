@@ -67,7 +67,7 @@ impl Counted {
         }
     }
 
-    pub(crate) fn counts(&self, held_at: i64) -> bool {
+    fn counts(&self, held_at: i64) -> bool {
         held_at >= self.starts_at
     }
 
@@ -218,6 +218,43 @@ impl Budgets {
     /// Counts what a running call has taken before.
     pub(crate) fn count(&mut self, account_id: &str, payer: &Payer, place: &Place) {
         self.each_above(account_id, payer, |counted| counted.count(place));
+    }
+
+    /// Counts what a running call has taken, in the periods as they are.
+    pub(crate) fn add(&mut self, account_id: &str, payer: &Payer, place: &Place) {
+        self.each_above(account_id, payer, |counted| counted.add(place));
+    }
+
+    /// These budgets, as if no call were running.
+    pub(crate) fn without_holds(&self) -> Self {
+        let mut budgets = self.clone();
+        for counted in budgets.0.values_mut().flatten() {
+            (counted.held, counted.exposure) = (0, 0);
+        }
+        budgets
+    }
+
+    /// These budgets, as if nothing had been spent.
+    pub(crate) fn unspent(&self) -> Self {
+        let mut budgets = self.clone();
+        for counted in budgets.0.values_mut().flatten() {
+            counted.spent = 0;
+        }
+        budgets
+    }
+
+    /// Adds the cost of a call to budgets whose periods it is in, without beginning others.
+    pub(crate) fn add_cost(&mut self, account_id: &str, payer: &Payer, held_at: i64, cost: i64) {
+        self.each_above(account_id, payer, |counted| {
+            if (counted.starts_at..counted.ends_at).contains(&held_at) {
+                counted.spent = counted.spent.saturating_add(cost);
+            }
+        });
+    }
+
+    pub(crate) fn get(&self, budget: &Budget) -> Option<&Counted> {
+        let mut at = self.0.get(&budget.scope_id)?.iter();
+        at.find(|counted| counted.budget.id == budget.id)
     }
 
     /// Releases what a call has taken.

@@ -40,6 +40,11 @@ impl BudgetShortage {
         NanoUsd::new(self.unspent().saturating_sub(self.held.nanos()))
     }
 
+    /// Whether a call would fit into a period of which nothing is spent.
+    pub(crate) fn covers_anew(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
+        is_covered(self.amount, NanoUsd::default(), amount, worst, overdraft)
+    }
+
     fn unspent(&self) -> i64 {
         self.amount.nanos().saturating_sub(self.spent.nanos())
     }

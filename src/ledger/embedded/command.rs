@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::{
     directory::Shared,
-    sqlite::{Database, budgets::SummedUp},
+    sqlite::{Database, budgets::Sum},
     steps,
 };
 use crate::{
     ledger::{
         Account, AccountChange, Call, Charged, Edit, Grant, Key, KeyChange, KeyState, LedgerError,
         LimitRule, ModelSettings, PendingCharge, Project, Replay, Violation,
-        budgets::{Budget, BudgetChange, BudgetState},
+        budgets::{Budget, BudgetState},
         rotation::Rotation,
     },
     net::callbacks::{Callback, Queue},
@@ -51,8 +51,8 @@ pub(crate) enum Command {
     /// Gives a key a new secret, at a time in seconds.
     RotateKey(String, Box<Rotation>, i64, Reply<Key>),
     ChangeProject(steps::ProjectChange, Reply<Project>),
-    /// Sets a budget at a time in seconds; what was spent is summed up to some entry.
-    SetBudget(Box<BudgetChange>, i64, SummedUp, Reply<BudgetState>),
+    /// Sets a budget at a time in seconds; what was spent is summed up to some entry. `None` if it must be summed again.
+    SetBudget(Box<Budget>, i64, Sum, Reply<Option<BudgetState>>),
     RemoveBudget(String, Reply<Budget>),
     SetModel(ModelChange, Reply<ModelSettings>),
     SetLimit(LimitChange, Reply<LimitRule>),
@@ -132,7 +132,7 @@ enum Outcome {
     Account(PendingReply<Account>),
     Key(PendingReply<Key>),
     Project(PendingReply<Project>),
-    BudgetSet(PendingReply<BudgetState>),
+    BudgetSet(PendingReply<Option<BudgetState>>),
     BudgetRemoved(PendingReply<Budget>),
     Model(PendingReply<ModelSettings>),
     Limit(PendingReply<LimitRule>),
@@ -253,9 +253,9 @@ impl Command {
                 });
                 executed(result, reply, Outcome::Project)
             }
-            Self::SetBudget(change, now, summed_up, reply) => {
+            Self::SetBudget(budget, now, sum, reply) => {
                 let result = run(within, |database, directory| {
-                    steps::set_budget(database, directory, *change, now, &summed_up)
+                    steps::set_budget(database, directory, *budget, now, &sum)
                 });
                 executed(result, reply, Outcome::BudgetSet)
             }

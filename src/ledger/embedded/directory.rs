@@ -341,6 +341,16 @@ impl Directory {
         like.cloned()
     }
 
+    /// The budget of the same place and kind of period, with what counts against it.
+    pub(crate) fn budget_state_like(&self, wanted: &Budget, now: i64) -> Option<BudgetState> {
+        let mut states = self.budgets_of(&wanted.account_id, now).into_iter();
+        states.find(|state| {
+            let budget = &state.budget;
+            (budget.scope, &budget.scope_id) == (wanted.scope, &wanted.scope_id)
+                && budget.schedule.period() == wanted.schedule.period()
+        })
+    }
+
     /// Number of the account's budgets.
     pub(crate) fn budget_count(&self, account_id: &str) -> usize {
         let credit = self.credit(account_id);

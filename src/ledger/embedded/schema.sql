@@ -77,7 +77,7 @@ CREATE TABLE budgets (
     -- `held_at` is in that period.
     period_start    INTEGER NOT NULL,
     spent_nano_usd  INTEGER NOT NULL,
-    UNIQUE (account_id, scope, scope_id, period)
+    UNIQUE (account_id, scope_id, scope, period)
 ) STRICT;
 
 CREATE TABLE credit_grants (

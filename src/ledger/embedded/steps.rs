@@ -7,14 +7,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     command::{LimitChange, ModelChange},
     directory::Shared,
-    sqlite::{Database, budgets::SummedUp},
+    sqlite::{Database, budgets::Sum},
 };
 use crate::{
     base::money::NanoUsd,
     ledger::{
         Account, AccountChange, Call, Charged, DEFAULT_PROJECT, Grant, Key, KeyChange, KeyState,
         LedgerError, LimitRule, ModelSettings, PendingCharge, Project, Violation,
-        budgets::{Budget, BudgetChange, BudgetScope, BudgetState, Budgets, Counted, MAX_BUDGETS},
+        budgets::{Budget, BudgetScope, BudgetState, Budgets, Counted, MAX_BUDGETS},
         credit::Funds,
         rotation::Rotation,
     },
@@ -81,6 +81,7 @@ pub(crate) fn settle_pending(
         call.id,
         &call.payer,
         call.admitted_ms.div_euclid(1_000),
+        call.ended_ms.div_euclid(1_000),
     );
     charge(database, directory, call, pending.usage, pending.cost).map(Some)
 }
@@ -270,40 +271,49 @@ pub(crate) fn change_project(
     Ok(directory.write().put_project(project))
 }
 
-/// Sets a budget with what was spent in its present period: the sum up to an entry is known, and this adds the rest.
+/// Sets a budget with what was spent in its present period: what the budget before it has counted in the same period, or
+/// the sum, which is known up to an entry, and the rest. `None` if the sum is of another period, or of another budget.
 pub(crate) fn set_budget(
     database: &Database,
     directory: &Shared,
-    change: BudgetChange,
+    budget: Budget,
     now: i64,
-    summed_up: &SummedUp,
-) -> Result<BudgetState, LedgerError> {
+    sum: &Sum,
+) -> Result<Option<BudgetState>, LedgerError> {
     let (earlier, now) = {
         let directory = directory.read();
-        directory.account(&change.account_id)?;
-        let now = directory.credit(&change.account_id).present(now);
-        (directory.budget_like(&change), now)
+        directory.account(&budget.account_id)?;
+        let now = directory.credit(&budget.account_id).present(now);
+        (directory.budget_state_like(&budget, now), now)
     };
-    check_scope(directory, &change)?;
-    if earlier.is_none() && directory.read().budget_count(&change.account_id) >= MAX_BUDGETS {
+    check_scope(directory, &budget)?;
+    let count = directory.read().budget_count(&budget.account_id);
+    if earlier.is_none() && count >= MAX_BUDGETS {
         return Err(LedgerError::TooManyBudgets);
     }
-    let budget = Arc::new(change.over(earlier.as_deref(), now));
+    let is_same = match &earlier {
+        Some(earlier) => earlier.budget.id == budget.id,
+        None => directory.read().budget(&budget.id).is_none(),
+    };
     let period = budget.period_at(now);
-    let spent = database.spent_since(&budget, period, summed_up)?;
+    if !is_same || period != sum.period {
+        return Ok(None);
+    }
+    let spent = match earlier.filter(|earlier| earlier.period == period) {
+        // Also what was pruned since.
+        Some(earlier) => earlier.spent.nanos(),
+        None => database.spent_since(&budget, sum)?,
+    };
+    let budget = Arc::new(budget);
     let counted = Counted::restored(budget.clone(), period.starts_at, spent);
     database.put_budget(&counted)?;
     directory.write().put_budget(counted);
-    let states = directory.read().budgets_of(&budget.account_id, now);
-    let set = states
-        .into_iter()
-        .find(|state| state.budget.id == budget.id);
-    set.ok_or_else(|| missing("budget", &budget.id))
+    Ok(directory.read().budget_state_like(&budget, now))
 }
 
 /// Whether the account has the project or the key that a budget is to stand at. Who is a member, the ledger does not
 /// know.
-fn check_scope(directory: &Shared, change: &BudgetChange) -> Result<(), LedgerError> {
+fn check_scope(directory: &Shared, change: &Budget) -> Result<(), LedgerError> {
     let (directory, id) = (directory.read(), change.scope_id.as_str());
     let (what, of_account) = match change.scope {
         BudgetScope::Account => ("account", Some(id)),

@@ -29,6 +29,10 @@ pub(super) const ACCOUNTS: Table = Table {
             .written_as(FUNDS),
         Column::int("debt_nano_usd"),
         Column::int("lapsed_at"),
+        // The present periods of budgets do not begin in the future, whatever the clock of the database is.
+        Column::int("latest_at").read_as(
+            "(SELECT coalesce(max(period_start), 0) FROM budgets b WHERE b.account_id = accounts.id)",
+        ),
         Column::flag("has_budgets")
             .read_as("EXISTS (SELECT 1 FROM budgets b WHERE b.account_id = accounts.id)"),
     ],

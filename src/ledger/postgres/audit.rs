@@ -95,10 +95,27 @@ const CHECKS: [&str; 10] = [
      FROM checked WHERE impossible > 0 OR posted <> remains OR held_nano_usd <> held_by_calls
          OR held_nano_usd <> held_of_grants OR exposure_nano_usd <> risked",
     // Each budget against its calls. Of an account whose history was pruned, some of them may be gone.
-    "SELECT account_id, format('%s nano-dollars were spent of budget %s, and its calls have cost %s',
-         spent_nano_usd, id, by_calls.spent)
-     FROM budgets CROSS JOIN LATERAL spent_by_calls(budgets, 0) AS by_calls
-     WHERE $1 = 0 AND spent_nano_usd <> by_calls.spent AND NOT (spent_nano_usd > by_calls.spent AND EXISTS (
+    "WITH costs AS (
+         SELECT b.id, cost_nano_usd FROM budgets b JOIN calls c
+             ON b.scope = 'account' AND c.account_id = b.account_id
+         WHERE $1 = 0 AND held_at >= period_start AND held_at < period_end
+         UNION ALL
+         SELECT b.id, cost_nano_usd FROM budgets b JOIN calls c
+             ON b.scope = 'project' AND c.account_id = b.account_id AND coalesce(c.project_id, 'default') = b.scope_id
+         WHERE $1 = 0 AND held_at >= period_start AND held_at < period_end
+         UNION ALL
+         SELECT b.id, cost_nano_usd FROM budgets b JOIN calls c
+             ON b.scope = 'member' AND c.account_id = b.account_id AND c.member_id = b.scope_id
+         WHERE $1 = 0 AND held_at >= period_start AND held_at < period_end
+         UNION ALL
+         SELECT b.id, cost_nano_usd FROM budgets b JOIN calls c
+             ON b.scope = 'key' AND c.account_id = b.account_id AND c.key_id = b.scope_id
+         WHERE $1 = 0 AND held_at >= period_start AND held_at < period_end
+     ), sums AS (SELECT id, sum(cost_nano_usd) AS cost FROM costs GROUP BY id)
+     SELECT account_id, format('%s nano-dollars were spent of budget %s, and its calls have cost %s',
+         spent_nano_usd, id, coalesce(cost, 0))
+     FROM budgets LEFT JOIN sums USING (id)
+     WHERE $1 = 0 AND spent_nano_usd <> coalesce(cost, 0) AND NOT (spent_nano_usd > coalesce(cost, 0) AND EXISTS (
          SELECT 1 FROM ledger_entries o WHERE o.account_id = budgets.account_id AND o.kind = 'opening'))",
     "SELECT b.account_id, format('%s nano-dollars are held and %s at risk of budget %s by count, %s and %s by calls',
          b.held_nano_usd, b.exposure_nano_usd, b.id, running.held, running.risk)

@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// How often a budget is prepared, if something changes meanwhile.
+const ATTEMPTS: usize = 5;
+
 /// A row of `budgets`.
 #[derive(Deserialize)]
 struct Stored {
@@ -41,35 +44,38 @@ struct Stored {
 }
 
 impl Shared {
-    /// Sums up the calls of the present period first, because the account is locked while a budget is set.
+    /// What calls have spent in the present period is summed up before the account is locked.
     pub(crate) async fn set_budget(
         &self,
         change: BudgetChange,
     ) -> Result<BudgetState, LedgerError> {
         let (account_id, scope_id) = (change.account_id.clone(), change.scope_id.clone());
         let scope = change.scope.as_str();
-        let rules = storable::json(&rules(change.over(None, 0)).to_string()).into_owned();
+        let rules = rules(&change.over(None, 0)).to_string();
+        let rules = storable::json(&rules);
         let now = self.inner.clock.manual_now();
-        let parameters = [(&rules as _, Type::TEXT), (&now as _, Type::INT8)];
-        let summed = "SELECT sum_up_budget($1::jsonb, $2)::text";
-        let summed: Option<String> = self.inner.pool.query_one(summed, &parameters).await?;
-        let summed = summed.unwrap_or_else(|| "{}".to_owned());
         let most = i32::try_from(MAX_BUDGETS).unwrap_or(i32::MAX);
-        let parameters = [
-            (&rules as _, Type::TEXT),
-            (&now as _, Type::INT8),
-            (&summed as _, Type::TEXT),
-            (&most as _, Type::INT4),
-        ];
-        let set = "SELECT set_budget($1::jsonb, $2, $3::jsonb, $4)::text";
-        let set: String = self.inner.pool.query_one(set, &parameters).await?;
-        let set: Value = serde_json::from_str(&set).map_err(|_| unreadable("a budget"))?;
-        match set.get("refusal").and_then(Value::as_str) {
-            Some("account") => Err(missing("account", &account_id)),
-            Some("too many") => Err(LedgerError::TooManyBudgets),
-            Some(_) => Err(missing(scope, &scope_id)),
-            None => Ok(read(set)?),
+        for _ in 0..ATTEMPTS {
+            let parameters = [(&rules as _, Type::TEXT), (&now as _, Type::INT8)];
+            let prepare = "SELECT prepare_budget($1::jsonb, $2)::text";
+            let prepared: String = self.inner.pool.query_one(prepare, &parameters).await?;
+            let parameters = [
+                (&prepared as _, Type::TEXT),
+                (&now as _, Type::INT8),
+                (&most as _, Type::INT4),
+            ];
+            let set = "SELECT set_budget($1::jsonb, $2, $3)::text";
+            let set: String = self.inner.pool.query_one(set, &parameters).await?;
+            let set: Value = serde_json::from_str(&set).map_err(|_| unreadable("a budget"))?;
+            match set.get("refusal").and_then(Value::as_str) {
+                Some("account") => return Err(missing("account", &account_id)),
+                Some("too many") => return Err(LedgerError::TooManyBudgets),
+                Some("scope") => return Err(missing(scope, &scope_id)),
+                Some(_) => {}
+                None => return Ok(read(set)?),
+            }
         }
+        Err(LedgerError::Unavailable)
     }
 
     pub(crate) async fn remove_budget(&self, id: &str) -> Result<Budget, LedgerError> {
@@ -121,7 +127,7 @@ impl Shared {
 }
 
 /// The rules as the database reads them.
-fn rules(budget: Budget) -> Value {
+fn rules(budget: &Budget) -> Value {
     let schedule = &budget.schedule;
     json!({
         "id": budget.id,
@@ -134,7 +140,7 @@ fn rules(budget: Budget) -> Value {
         "timezone": schedule.timezone(),
         "anchor": schedule.has_anchor().then(|| schedule.anchor()),
         "hard": budget.hard,
-        "thresholds": Value::from(budget.thresholds).to_string(),
+        "thresholds": Value::from(budget.thresholds.as_slice()).to_string(),
     })
 }
 

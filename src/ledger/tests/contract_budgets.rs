@@ -510,7 +510,8 @@ async fn an_audit_finds_a_budget_that_differs_from_its_calls(store: TestStore) {
         "{found:?}"
     );
     assert_eq!(audit.violations[0].account_id, paying.account_id);
-    // Setting it sums up the calls again.
+    // A new one sums up the calls.
+    paying.ledger.remove_budget(&set.budget.id).await.unwrap();
     paying
         .set_budget(paying.of_account(Period::Month, 100))
         .await;
@@ -531,7 +532,13 @@ async fn pruned_calls_stay_spent(store: TestStore) {
     assert_eq!(paying.counted().await, (70, 0));
     paying.refresh().await;
     paying.over_budget(31).await;
-    paying.cost(30).await;
+    // A change keeps what counts, though the calls are gone.
+    let changed = paying
+        .set_budget(paying.of_account(Period::Total, 101))
+        .await;
+    assert_eq!(changed.spent.nanos(), 70);
+    paying.cost(31).await;
+    paying.over_budget(1).await;
     paying.assert_sound().await;
 }
 

@@ -211,18 +211,27 @@ impl Model {
 
     pub(crate) fn may_extend(&self, call: usize, more: i64, risk: i64, overdraft: i64) -> bool {
         let available = self.available();
+        let in_budgets = self.extended_in_budgets(call, more, risk);
         let (missing, risk) = self.extended(call, more, risk);
         let others = self.holds.iter().filter(|(id, _)| **id != call);
         let exposed: i64 = others.map(|(_, hold)| hold.risk).sum();
         let covered = missing == 0 || available >= missing;
-        let amount = self.holds[&call].amount() + missing;
         self.key_active
             && covered
             && exposed + risk <= available - missing + overdraft
-            && self.budgets_have_room(Some(call), amount, risk, overdraft)
+            && self.budgets_have_room(Some(call), in_budgets.0, in_budgets.1, overdraft)
+    }
+
+    /// What an extended call takes of budgets, and its risk: not what expired grants have added to its hold.
+    fn extended_in_budgets(&self, call: usize, more: i64, risk: i64) -> (i64, i64) {
+        let hold = &self.holds[&call];
+        let requested = hold.requested + more;
+        let amount = requested.max(hold.counted.1);
+        (amount, (requested + risk - amount).max(0))
     }
 
     pub(crate) fn extend(&mut self, call: usize, more: i64, risk: i64) {
+        let (amount, in_budgets_risk) = self.extended_in_budgets(call, more, risk);
         let (mut missing, risk) = self.extended(call, more, risk);
         for at in self.in_order_of_use() {
             let part = (self.grants[at].left - self.held_of(at)).clamp(0, missing);
@@ -232,7 +241,7 @@ impl Model {
         let hold = self.holds.get_mut(&call).unwrap();
         hold.risk = risk;
         hold.requested += more;
-        hold.counted = (self.now, hold.amount(), risk);
+        hold.counted = (self.now, amount, in_budgets_risk);
     }
 
     /// When the present period of a budget began.

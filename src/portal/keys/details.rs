@@ -51,7 +51,7 @@ pub(super) async fn page(
     let states = ledger.budgets(&me.account.id).await?;
     let above = states
         .iter()
-        .filter(|state| state.budget.is_above(&key.payer));
+        .filter(|state| state.budget.is_above(&key.payer) && me.sees_budget(&state.budget));
     let above: Vec<_> = above.collect();
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }

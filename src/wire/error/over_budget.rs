@@ -18,6 +18,8 @@ pub struct OverBudget {
     pub held: NanoUsd,
     /// When its next period begins; `None` for totals.
     pub resets_at: Option<String>,
+    /// When the request will fit if nothing else is spent by then; `None` if waiting does not help.
+    pub fits_from: Option<String>,
     /// The hold of the request.
     pub needed: NanoUsd,
     /// The largest `max_tokens` with which the request would start now, if any.
@@ -54,9 +56,10 @@ impl OverBudget {
                 "Retry when the requests that are still running have ended: {left}.{smaller}"
             );
         }
-        let until = match &self.resets_at {
-            Some(at) => format!("Wait until {at}, or ask for a higher budget"),
-            None => "Ask for a higher budget".to_owned(),
+        let until = match (&self.fits_from, self.max_tokens_that_fit) {
+            (Some(at), _) => format!("Wait until {at}, or ask for a higher budget"),
+            (None, Some(_)) => "Lower max_tokens, or ask for a higher budget".to_owned(),
+            (None, None) => "Ask for a higher budget".to_owned(),
         };
         format!("{until}: {left}.{smaller}")
     }

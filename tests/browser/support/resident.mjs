@@ -45,7 +45,7 @@ async function create(visitor) {
   });
   await budget('account', undefined, '200', 'month', false);
   await budget('project', website.id, '50', 'week');
-  await budget('key', keys.production.id, '0.05', 'day');
+  await budget('key', keys.production.id, '20', 'day');
   for (const [name, model, content] of REQUESTS) {
     const response = await chat(keys[name].key, content, { model });
     const answer = await response.text();

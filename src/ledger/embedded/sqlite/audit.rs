@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::{
-    budgets::{Counting, spent_by_calls, stored_budgets},
+    budgets::{spent_by_all_calls, stored_budgets},
     record::{COLUMNS, Record, framed},
     redo_pages::Pages,
 };
 use crate::{
     base::money::NanoUsd,
-    ledger::{Audit, CallId, Violation},
+    ledger::{Audit, CallId, Violation, budgets::Budgets},
 };
 
 /// Entries other than charges after a sequence number, by account.
@@ -194,23 +194,25 @@ impl Look<'_> {
     /// What was spent of a budget must be the cost of its calls, as far as they are posted. Of an account whose history was
     /// pruned, some of them may be gone.
     fn at_budgets(&mut self) -> rusqlite::Result<()> {
-        let stored = stored_budgets(self.moment)?;
-        for counted in stored.into_values().flatten() {
-            let budget = &counted.budget;
-            let counting = Counting {
-                period: budget.period_at(counted.starts_at),
-                after_entry: 0,
-            };
-            let by_calls = spent_by_calls(self.moment, budget, &counting)?.nanos;
+        for (account_id, stored) in stored_budgets(self.moment)? {
+            let mut budgets = Budgets::default();
+            for counted in stored {
+                budgets.put(counted);
+            }
+            let by_calls = spent_by_all_calls(self.moment, &account_id, &budgets)?;
             let pruned = "SELECT 1 FROM ledger_entries WHERE account_id = ?1 AND kind = 'opening'";
             let mut pruned = self.moment.prepare_cached(pruned)?;
-            let is_pruned = pruned.exists([&budget.account_id])? && counted.spent > by_calls;
-            if counted.spent != by_calls && !is_pruned {
-                let what = format!(
-                    "{} nano-dollars were spent of budget {}, and its calls have cost {by_calls}",
-                    counted.spent, budget.id
-                );
-                self.violation(&budget.account_id, what);
+            let is_pruned = pruned.exists([&account_id])?;
+            for counted in budgets.all() {
+                let spent = counted.spent;
+                let cost = by_calls.get(&counted.budget).map_or(0, |it| it.spent);
+                if spent != cost && !(is_pruned && spent > cost) {
+                    let id = &counted.budget.id;
+                    let what = format!(
+                        "{spent} nano-dollars were spent of budget {id}, and its calls have cost {cost}"
+                    );
+                    self.violation(&account_id, what);
+                }
             }
         }
         Ok(())

@@ -7,37 +7,33 @@ use rusqlite::{Connection, Row, params};
 use super::{Database, record::Record, unreadable};
 use crate::{
     base::money::NanoUsd,
-    ledger::budgets::{Bounds, Budget, BudgetScope, Counted, Period, Schedule, Spent},
+    ledger::{
+        Payer,
+        budgets::{Bounds, Budget, BudgetScope, Budgets, Counted, Period, Schedule, Spent},
+    },
 };
 
 const COLUMNS: &str =
     "id, account_id, scope, scope_id, name, amount_nano_usd, period, timezone, anchor, hard,
     thresholds, created_at, period_start, spent_nano_usd";
 
-/// Which calls to sum up.
+/// What posted charges have spent of a budget in a period.
 #[derive(Clone, Copy)]
-pub(crate) struct Counting {
-    pub period: Bounds,
-    /// Only charges after this entry.
-    pub after_entry: i64,
-}
-
-/// The sum of posted charges.
-#[derive(Clone, Copy)]
-pub(crate) struct SummedUp {
+pub(crate) struct Sum {
     pub period: Bounds,
     pub nanos: i64,
     /// The account's last entry that was looked at.
     pub to_entry: i64,
 }
 
-/// What posted calls have spent of a budget in a period. It reads the account's charges since an entry, so that nothing
-/// depends on the clocks by which calls were recorded.
+/// What posted calls have spent of a budget in a period, of those after an entry. It reads the account's charges since
+/// then, so that nothing depends on the clocks by which calls were recorded.
 pub(crate) fn spent_by_calls(
     connection: &Connection,
     budget: &Budget,
-    counting: &Counting,
-) -> rusqlite::Result<SummedUp> {
+    period: Bounds,
+    after_entry: i64,
+) -> rusqlite::Result<Sum> {
     let below = match budget.scope {
         BudgetScope::Account => "?5 IS NOT NULL",
         BudgetScope::Project => "coalesce(project_id, 'default') = ?5",
@@ -49,10 +45,6 @@ pub(crate) fn spent_by_calls(
              coalesce(max(entry_seq), ?2)
          FROM calls WHERE account_id = ?1 AND entry_seq > ?2"
     );
-    let Counting {
-        period,
-        after_entry,
-    } = *counting;
     let wanted = params![
         budget.account_id,
         after_entry,
@@ -62,34 +54,42 @@ pub(crate) fn spent_by_calls(
     ];
     let mut sum = connection.prepare_cached(&query)?;
     let (nanos, to_entry) = sum.query_row(wanted, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(SummedUp {
+    Ok(Sum {
         period,
         nanos,
         to_entry,
     })
 }
 
+/// The budgets of an account with what its posted calls have spent in their periods, in one pass over the calls.
+pub(crate) fn spent_by_all_calls(
+    connection: &Connection,
+    account_id: &str,
+    budgets: &Budgets,
+) -> rusqlite::Result<Budgets> {
+    let mut by_calls = budgets.unspent();
+    let mut calls = connection.prepare_cached(
+        "SELECT key_id, project_id, member_id, held_at, cost_nano_usd FROM calls
+         WHERE account_id = ?1 AND entry_seq > 0",
+    )?;
+    let mut calls = calls.query([account_id])?;
+    while let Some(row) = calls.next()? {
+        let payer = Payer {
+            key_id: row.get(0)?,
+            project_id: row.get(1)?,
+            member_id: row.get(2)?,
+        };
+        by_calls.add_cost(account_id, &payer, row.get(3)?, row.get(4)?);
+    }
+    Ok(by_calls)
+}
+
 impl Database {
-    /// What was spent of a budget in a period: `summed_up`, if it is of this period, and the charges since.
-    pub(crate) fn spent_since(
-        &self,
-        budget: &Budget,
-        period: Bounds,
-        summed_up: &SummedUp,
-    ) -> rusqlite::Result<i64> {
+    /// The sum with the charges since.
+    pub(crate) fn spent_since(&self, budget: &Budget, sum: &Sum) -> rusqlite::Result<i64> {
         self.post_redo_log()?;
-        let is_of_it = summed_up.period == period;
-        let (before, after_entry) = if is_of_it {
-            (summed_up.nanos, summed_up.to_entry)
-        } else {
-            (0, 0)
-        };
-        let counting = Counting {
-            period,
-            after_entry,
-        };
-        let since = spent_by_calls(&self.connection, budget, &counting)?;
-        Ok(before + since.nanos)
+        let since = spent_by_calls(&self.connection, budget, sum.period, sum.to_entry)?;
+        Ok(sum.nanos + since.nanos)
     }
 
     pub(crate) fn put_budget(&self, counted: &Counted) -> rusqlite::Result<()> {

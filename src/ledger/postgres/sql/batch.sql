@@ -54,8 +54,10 @@ DECLARE
     now_s bigint;
     present_id text;
     acc accounts;
-    -- The budgets above the calls of this batch.
+    -- The budgets above the calls of this batch, and those of the present account.
+    budgets_of_all budgets[] := '{}';
     counted budgets[] := '{}';
+    new_budgets budgets[] := '{}';
     is_changed boolean := false;
     result step_result;
     replies jsonb[] := '{}';
@@ -88,7 +90,7 @@ BEGIN
         WHERE id = ANY (ARRAY(SELECT account_id FROM unnest(steps))) ORDER BY id COLLATE "C" FOR UPDATE);
     -- Most accounts have none.
     IF EXISTS (SELECT 1 FROM unnest(locked) WHERE has_budgets) THEN
-        counted := budgets_above(locked, steps);
+        budgets_of_all := budgets_above(locked, steps);
     END IF;
     now_s := present_second(p_now);
 
@@ -105,6 +107,9 @@ BEGIN
                 next_locked := next_locked + 1;
                 acc.latest_at := greatest(now_s, acc.latest_at);
             END IF;
+            new_budgets := new_budgets || counted;
+            counted := CASE WHEN acc.has_budgets THEN ARRAY(SELECT b FROM unnest(budgets_of_all) AS b
+                WHERE (b).account_id = acc.id) ELSE '{}'::budgets[] END;
             -- Before a charge, once for each batch: the entries of expiries come before those of the batch.
             IF (acc.debt_nano_usd > 0 OR acc.funds[1].expires_at <= acc.latest_at)
                 AND EXISTS (SELECT 1 FROM unnest(steps) WHERE account_id = present_id AND kind = 'charge')
@@ -143,8 +148,9 @@ BEGIN
             lapsed_at = new.lapsed_at, latest_at = new.latest_at
         FROM unnest(new_accounts) AS new WHERE accounts.id = new.id;
     END IF;
-    IF cardinality(counted) > 0 THEN
-        PERFORM write_budgets(counted);
+    new_budgets := new_budgets || counted;
+    IF cardinality(new_budgets) > 0 THEN
+        PERFORM write_budgets(new_budgets);
     END IF;
     IF cardinality(new_holds) > 0 THEN
         INSERT INTO holds SELECT * FROM unnest(new_holds);

@@ -115,6 +115,8 @@ BEGIN
         CONTINUE WHEN counted[i].account_id <> hold.account_id
             OR NOT is_above(counted[i], hold.key_id, hold.project_id, hold.member_id);
         budget := turned_to(counted[i], p_held_at);
+        -- A call of an earlier period, whose hold is renewed.
+        CONTINUE WHEN p_held_at < budget.period_start;
         before := 0;
         risk_before := 0;
         IF hold.held_at >= budget.period_start THEN
@@ -182,14 +184,6 @@ CREATE OR REPLACE FUNCTION write_budgets(counted budgets[]) RETURNS void LANGUAG
             <> (new.period_start, new.spent_nano_usd, new.held_nano_usd, new.exposure_nano_usd)
 $$;
 
--- Releases what the hold of a dead gateway has taken of budgets.
-CREATE OR REPLACE FUNCTION release_dead_budgets(dead holds) RETURNS void LANGUAGE sql AS $$
-    UPDATE budgets SET held_nano_usd = held_nano_usd - dead.counted_nano_usd,
-        exposure_nano_usd = exposure_nano_usd - dead.counted_risk_nano_usd
-    WHERE account_id = dead.account_id AND dead.held_at >= period_start
-        AND is_above(budgets, dead.key_id, dead.project_id, dead.member_id)
-$$;
-
 -- What charged calls have spent of a budget in its period, of those after an entry; and the account's last entry. It reads
 -- the account's charges, so that nothing depends on the clocks of gateways.
 CREATE OR REPLACE FUNCTION spent_by_calls(
@@ -201,20 +195,11 @@ CREATE OR REPLACE FUNCTION spent_by_calls(
     FROM calls WHERE account_id = budget.account_id AND entry_seq > p_after
 $$;
 
--- A budget with the period that is present, and nothing counted in it.
-CREATE OR REPLACE FUNCTION fresh_budget(p_rules jsonb, p_now bigint) RETURNS budgets LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    budget budgets := jsonb_populate_record(NULL::budgets, p_rules);
-BEGIN
-    -- It keeps the ID of the one that it replaces and, for totals, the time since when it counts.
-    SELECT id, created_at INTO budget.id, budget.created_at FROM budgets AS earlier
-    WHERE (earlier.account_id, earlier.scope, earlier.scope_id, earlier.period)
-        = (budget.account_id, budget.scope, budget.scope_id, budget.period);
-    budget.id := coalesce(budget.id, p_rules ->> 'id');
-    budget.created_at := coalesce(budget.created_at, p_now);
-    budget.period_end := -9223372036854775808;
-    RETURN turned_to(budget, p_now);
-END $$;
+-- The budget of the same place and kind of period.
+CREATE OR REPLACE FUNCTION budget_like(budget budgets) RETURNS budgets LANGUAGE sql STABLE AS $$
+    SELECT * FROM budgets AS earlier WHERE (earlier.account_id, earlier.scope, earlier.scope_id, earlier.period)
+        = (budget.account_id, budget.scope, budget.scope_id, budget.period)
+$$;
 
 -- The present time by the clock of an account; NULL if there is none.
 CREATE OR REPLACE FUNCTION present_time(p_account text, p_now bigint) RETURNS bigint LANGUAGE sql AS $$
@@ -222,30 +207,41 @@ CREATE OR REPLACE FUNCTION present_time(p_account text, p_now bigint) RETURNS bi
     FROM accounts WHERE id = p_account
 $$;
 
--- Sums up what was spent of a budget that is to be set, while the account is not locked.
-CREATE OR REPLACE FUNCTION sum_up_budget(p_rules jsonb, p_now bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+-- Prepares a budget while its account is not locked: with the ID of the one that it replaces and, for totals, the time
+-- since when that one counts, and with what calls have spent in the present period, up to the entry `to_entry`.
+CREATE OR REPLACE FUNCTION prepare_budget(p_rules jsonb, p_now bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    budget budgets := fresh_budget(p_rules, present_time(p_rules ->> 'account_id', p_now));
+    budget budgets := jsonb_populate_record(NULL::budgets, p_rules);
+    earlier budgets := budget_like(budget);
+    now_s bigint := present_time(budget.account_id, p_now);
     so_far record;
 BEGIN
+    budget.id := coalesce(earlier.id, budget.id);
+    budget.created_at := coalesce(earlier.created_at, now_s);
+    budget.period_end := -9223372036854775808;
+    budget := turned_to(budget, now_s);
     SELECT * INTO so_far FROM spent_by_calls(budget, 0);
-    RETURN jsonb_build_object('start', budget.period_start, 'spent', so_far.spent, 'to_entry', so_far.to_entry);
+    budget.spent_nano_usd := so_far.spent;
+    RETURN to_jsonb(budget) || jsonb_build_object('to_entry', so_far.to_entry);
 END $$;
 
--- Sets a budget, with what counts in its present period already: the sum up to an entry is known, and this adds the rest.
-CREATE OR REPLACE FUNCTION set_budget(p_rules jsonb, p_now bigint, p_summed jsonb, p_most integer) RETURNS jsonb
+-- Sets a budget that was prepared, with what counts in its present period already: what the one before it has counted in
+-- the same period, or the sum and the charges since. It is to be prepared again if another period has begun, another
+-- budget was set, or a charge was taken back.
+CREATE OR REPLACE FUNCTION set_budget(p_prepared jsonb, p_now bigint, p_most integer) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     acc accounts;
-    budget budgets;
-    so_far record;
+    budget budgets := jsonb_populate_record(NULL::budgets, p_prepared);
+    to_entry bigint := (p_prepared ->> 'to_entry')::bigint;
+    earlier budgets;
+    since record;
 BEGIN
-    SELECT * INTO acc FROM accounts WHERE id = p_rules ->> 'account_id' FOR UPDATE;
+    SELECT * INTO acc FROM accounts WHERE id = budget.account_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN '{"refusal": "account"}';
     END IF;
     acc.latest_at := present_time(acc.id, p_now);
-    budget := fresh_budget(p_rules, acc.latest_at);
     IF NOT (CASE budget.scope
         WHEN 'account' THEN budget.scope_id = acc.id
         WHEN 'project' THEN budget.scope_id = 'default' OR EXISTS (SELECT 1 FROM projects
@@ -256,17 +252,22 @@ BEGIN
     THEN
         RETURN '{"refusal": "scope"}';
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM budgets WHERE id = budget.id)
-        AND (SELECT count(*) FROM budgets WHERE account_id = acc.id) >= p_most
-    THEN
+    earlier := budget_like(budget);
+    IF earlier.id IS NULL AND (SELECT count(*) FROM budgets WHERE account_id = acc.id) >= p_most THEN
         RETURN '{"refusal": "too many"}';
     END IF;
-    IF (p_summed ->> 'start')::bigint = budget.period_start THEN
-        SELECT * INTO so_far FROM spent_by_calls(budget, (p_summed ->> 'to_entry')::bigint);
-        budget.spent_nano_usd := (p_summed ->> 'spent')::bigint + so_far.spent;
+    IF acc.latest_at >= budget.period_end OR coalesce(earlier.id <> budget.id, false) OR EXISTS (
+        SELECT 1 FROM ledger_entries WHERE account_id = acc.id AND kind = 'reversal' AND seq > to_entry)
+    THEN
+        RETURN '{"refusal": "again"}';
+    END IF;
+    earlier := turned_to(earlier, acc.latest_at);
+    IF (earlier.period_start, earlier.period_end) = (budget.period_start, budget.period_end) THEN
+        -- Also what was pruned since.
+        budget.spent_nano_usd := earlier.spent_nano_usd;
     ELSE
-        SELECT * INTO so_far FROM spent_by_calls(budget, 0);
-        budget.spent_nano_usd := so_far.spent;
+        SELECT * INTO since FROM spent_by_calls(budget, to_entry);
+        budget.spent_nano_usd := budget.spent_nano_usd + since.spent;
     END IF;
     SELECT coalesce(sum(counted_nano_usd), 0), coalesce(sum(counted_risk_nano_usd), 0)
         INTO budget.held_nano_usd, budget.exposure_nano_usd FROM holds
@@ -294,5 +295,6 @@ CREATE OR REPLACE FUNCTION present_budgets(p_account text, p_now bigint, p_perce
     SELECT coalesce(jsonb_agg(to_jsonb(turned_to(b, greatest(a.latest_at, present_second(p_now))))), '[]')
     FROM budgets b JOIN accounts a ON a.id = b.account_id 
     WHERE (p_account IS NULL OR a.id = p_account)
-        AND spent_nano_usd::numeric * 100 >= amount_nano_usd::numeric * p_percent
+        AND (p_percent = 0 OR (b.period_end > greatest(a.latest_at, present_second(p_now))
+            AND spent_nano_usd::numeric * 100 >= amount_nano_usd::numeric * p_percent))
 $$;

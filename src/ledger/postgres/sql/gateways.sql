@@ -51,6 +51,7 @@ DECLARE
     wanted text[];
     acc accounts;
     dead holds;
+    counted budgets[];
     released integer := 0;
 BEGIN
     PERFORM set_config('lock_timeout', '1500', true);
@@ -60,16 +61,19 @@ BEGIN
         WHERE NOT EXISTS (SELECT 1 FROM gateways g WHERE g.slot = h.slot AND g.epoch = h.epoch)
         ORDER BY account_id LIMIT p_most);
     FOR acc IN SELECT * FROM accounts WHERE id = ANY (wanted) ORDER BY id COLLATE "C" FOR UPDATE LOOP
+        counted := CASE WHEN acc.has_budgets
+            THEN ARRAY(SELECT budgets FROM budgets WHERE account_id = acc.id) ELSE '{}'::budgets[] END;
         FOR dead IN
             DELETE FROM holds h WHERE account_id = acc.id
                 AND NOT EXISTS (SELECT 1 FROM gateways g WHERE g.slot = h.slot AND g.epoch = h.epoch)
             RETURNING *
         LOOP
             acc := release_credit(acc, dead);
-            PERFORM release_dead_budgets(dead);
+            counted := release_budgets(counted, dead);
             released := released + 1;
         END LOOP;
         PERFORM write_credit(acc);
+        PERFORM write_budgets(counted);
     END LOOP;
     RETURN released;
 END $$;

@@ -51,8 +51,6 @@ BEGIN
     acc.exposure_nano_usd := acc.exposure_nano_usd + p_risk - hold.risk_nano_usd;
     hold.amount_nano_usd := p_amount;
     hold.risk_nano_usd := p_risk;
-    hold.counted_nano_usd := p_amount;
-    hold.counted_risk_nano_usd := p_risk;
     result.account := acc;
     result.new_hold := hold;
     RETURN result;
@@ -106,6 +104,8 @@ BEGIN
         RETURN result;
     END IF;
     hold.held_at := hold.admitted_at;
+    hold.counted_nano_usd := step.amount_nano_usd;
+    hold.counted_risk_nano_usd := risk;
     result := raise_hold(acc, hold, step.amount_nano_usd, risk);
     result.budgets := taken.budgets;
     result.reply := jsonb_build_object('expires_at', credit.next_expiry_at);
@@ -123,6 +123,8 @@ DECLARE
     held_at bigint;
     credit credit_sums;
     taken step_result;
+    in_budgets bigint;
+    risk_in_budgets bigint;
     amount bigint;
     missing bigint;
     risk bigint;
@@ -145,12 +147,17 @@ BEGIN
         RETURN result;
     END IF;
     held_at := CASE WHEN step.renew THEN hold.held_at ELSE acc.latest_at END;
-    taken := take_of_budgets(counted, hold, amount, risk, held_at, step.overdraft_nano_usd);
+    -- Not what expired grants have added to the hold.
+    in_budgets := greatest(step.amount_nano_usd, hold.counted_nano_usd);
+    risk_in_budgets := greatest(step.worst_case_nano_usd - in_budgets, 0);
+    taken := take_of_budgets(counted, hold, in_budgets, risk_in_budgets, held_at, step.overdraft_nano_usd);
     IF taken.reply IS NOT NULL THEN
         result.reply := taken.reply;
         RETURN result;
     END IF;
     hold.held_at := held_at;
+    hold.counted_nano_usd := in_budgets;
+    hold.counted_risk_nano_usd := risk_in_budgets;
     result := raise_hold(acc, hold, amount, risk);
     hold := result.new_hold;
     UPDATE holds SET amount_nano_usd = hold.amount_nano_usd, risk_nano_usd = hold.risk_nano_usd,

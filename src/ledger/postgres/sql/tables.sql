@@ -119,7 +119,7 @@ CREATE TABLE budgets (
     spent_nano_usd    bigint NOT NULL,
     held_nano_usd     bigint NOT NULL DEFAULT 0,
     exposure_nano_usd bigint NOT NULL DEFAULT 0,
-    UNIQUE (account_id, scope, scope_id, period)
+    UNIQUE (account_id, scope_id, scope, period)
 ) WITH (fillfactor = 70);
 
 -- Grants as they were given. What is left of them is stored with the account.

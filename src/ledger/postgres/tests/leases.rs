@@ -4,6 +4,7 @@ use tokio::runtime::Runtime;
 
 use super::{super::lease::Times, *};
 use crate::db::testing::{fake_clock::FakeClock, postgres_server::PostgresServer};
+use crate::ledger::{Period, tests::budget_of_account};
 
 /// Long enough for a busy machine.
 const QUICK: Times = Times {
@@ -179,4 +180,38 @@ async fn a_gateway_that_stops_ends_its_lease() {
     let left = "SELECT (SELECT count(*) FROM gateways) + (SELECT count(*) FROM lanes)
         + (SELECT count(*) FROM holds)";
     assert_eq!(paying.sql(left), "0");
+}
+
+/// A call of yesterday goes on after its gateway has got a new lease, and today's budget does not count it.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_holds_count_in_the_periods_of_budgets_in_which_they_were_held() {
+    let paying = with(DOLLAR).await.quickly().await;
+    for period in [Period::Day, Period::Month] {
+        let change = budget_of_account(&paying.account_id, period, 100);
+        paying.ledger.set_budget(change).await.unwrap();
+    }
+    let counted = async || {
+        let budgets = paying.ledger.budgets(&paying.account_id).await.unwrap();
+        let counted = budgets.iter().map(|it| (it.spent.nanos(), it.held.nanos()));
+        counted.collect::<Vec<_>>()
+    };
+    let mut of_yesterday = paying.hold(40, 50, 100).await.unwrap();
+    paying.advance(86_400);
+    let mut of_today = paying.hold(30, 30, 0).await.unwrap();
+    assert_eq!(counted().await, [(0, 30), (0, 70)]);
+    for _ in 0..2 {
+        let epoch = paying.epoch();
+        paying.sql("DELETE FROM gateways");
+        let renewed = format!("SELECT count(*) FROM holds WHERE epoch > {epoch}");
+        until("the holds are renewed", async || {
+            paying.sql(&renewed) == "2"
+        })
+        .await;
+        assert_eq!(counted().await, [(0, 30), (0, 70)]);
+        paying.assert_sound().await;
+    }
+    charge(&mut of_yesterday, 45).await.unwrap();
+    charge(&mut of_today, 30).await.unwrap();
+    assert_eq!(counted().await, [(30, 0), (75, 0)]);
+    paying.assert_sound().await;
 }
