@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+mod budgets;
 mod display;
 mod shortage;
 #[cfg(test)]
@@ -15,7 +16,7 @@ pub(crate) use shortage::{Shortage, is_covered};
 
 use super::{
     BudgetShortage, CallId, Payer,
-    budgets::{Budgets, Counted, Place, Spent},
+    budgets::{Budgets, Place, Spent},
 };
 use crate::base::{fast_map::FastMap, money::NanoUsd};
 
@@ -333,20 +334,6 @@ impl Credit {
         Ok(())
     }
 
-    fn take_of_budgets(
-        &mut self,
-        wanted: &Wanted<'_>,
-        before: &Place,
-        place: &Place,
-    ) -> Result<(), Refused> {
-        let Some((account_id, budgets)) = self.budgets.as_deref_mut() else {
-            return Ok(());
-        };
-        let overdraft = wanted.overdraft.nanos();
-        let taken = budgets.take(account_id, wanted.payer, before, place, overdraft);
-        taken.map_err(Refused::OverBudget)
-    }
-
     /// Releases the hold of a call, unless it was charged. Repeating it has no effect.
     ///
     /// Returns whether there was a hold, open or charged.
@@ -539,37 +526,6 @@ impl Credit {
         }
     }
 
-    /// Sets a budget of this account, or replaces the one with its ID. What running calls hold counts from now on.
-    pub(crate) fn put_budget(&mut self, account_id: &str, mut counted: Counted) {
-        // A clock that was set back while the gateway was stopped begins no earlier period.
-        self.tick(counted.starts_at);
-        let open = self.holds.values().filter(|hold| !hold.charged);
-        for hold in open {
-            if counted.budget.is_above(&hold.payer) {
-                counted.count(&hold.place);
-            }
-        }
-        let budgets = self.budgets.get_or_insert_with(|| {
-            let budgets = Budgets::default();
-            Box::new((account_id.to_owned(), budgets))
-        });
-        budgets.1.put(counted);
-    }
-
-    pub(crate) fn remove_budget(&mut self, id: &str) {
-        if let Some((_, budgets)) = self.budgets.as_deref_mut() {
-            budgets.remove(id);
-            if budgets.is_empty() {
-                self.budgets = None;
-            }
-        }
-    }
-
-    /// The account's budgets; `None` if it has none.
-    pub(crate) fn budgets(&self) -> Option<&Budgets> {
-        self.budgets.as_deref().map(|(_, budgets)| budgets)
-    }
-
     /// The present time, by the account's clock.
     pub(crate) fn present(&self, now: i64) -> i64 {
         now.max(self.latest)
@@ -607,24 +563,6 @@ impl Credit {
         let overdrawn =
             overdrawn.map(|funds| format!("more is held of grant {} than it has", funds.grant_id));
         overdrawn.or_else(|| self.contradiction_of_budgets())
-    }
-
-    fn contradiction_of_budgets(&self) -> Option<String> {
-        let (account_id, budgets) = self.budgets.as_deref()?;
-        let mut by_calls = budgets.without_holds();
-        for hold in self.holds.values().filter(|hold| !hold.charged) {
-            by_calls.add(account_id, &hold.payer, &hold.place);
-        }
-        budgets.all().find_map(|counted| {
-            let by_calls = by_calls.get(&counted.budget)?;
-            let (held, exposure) = (by_calls.held, by_calls.exposure);
-            ((held, exposure) != (counted.held, counted.exposure)).then(|| {
-                format!(
-                    "{} nano-dollars are held and {} at risk of budget {} by count, {held} and {exposure} by calls",
-                    counted.held, counted.exposure, counted.budget.id
-                )
-            })
-        })
     }
 
     fn tick(&mut self, now: i64) -> i64 {
