@@ -399,10 +399,11 @@ async fn a_clock_that_is_set_back_begins_no_earlier_period(store: TestStore) {
     paying.advance(86_400);
     paying.cost(60).await;
     paying.advance(-2 * 86_400);
-    paying.cost(40).await;
-    paying.over_budget(1).await;
+    paying.cost(30).await;
+    paying.over_budget(11).await;
     let paying = paying.restart().await;
     paying.refresh().await;
+    paying.cost(10).await;
     paying.over_budget(1).await;
     assert_eq!(paying.counted().await, (100, 0));
     paying.assert_sound().await;
@@ -508,7 +509,9 @@ async fn an_audit_finds_a_budget_that_differs_from_its_calls(store: TestStore) {
     let audit = paying.ledger.audit().await.unwrap();
     let found: Vec<_> = audit.violations.iter().map(|it| &*it.what).collect();
     assert!(
-        found.iter().any(|what| what.contains(&set.budget.id)),
+        found
+            .iter()
+            .any(|what| what.contains(&set.budget.id) && what.contains("its calls have cost 30")),
         "{found:?}"
     );
     assert_eq!(audit.violations[0].account_id, paying.account_id);

@@ -215,3 +215,21 @@ async fn renewed_holds_count_in_the_periods_of_budgets_in_which_they_were_held()
     assert_eq!(counted().await, [(30, 0), (75, 0)]);
     paying.assert_sound().await;
 }
+
+/// What a dead gateway held is released from budgets, and its late charges count.
+#[tokio::test]
+async fn dead_gateways_hold_nothing_of_budgets() {
+    let paying = with(DOLLAR).await;
+    let change = budget_of_account(&paying.account_id, Period::Day, 3 * COST);
+    paying.ledger.set_budget(change).await.unwrap();
+    let mut held = paying.hold(COST, 2 * COST, COST).await.unwrap();
+    paying.expire_leases();
+    let counted = async || {
+        let budgets = paying.ledger.budgets(&paying.account_id).await.unwrap();
+        (budgets[0].spent.nanos(), budgets[0].held.nanos())
+    };
+    assert_eq!(counted().await, (0, 0));
+    charge(&mut held, COST).await.unwrap();
+    assert_eq!(counted().await, (COST, 0));
+    paying.assert_sound().await;
+}
