@@ -8,6 +8,7 @@
 
 mod access_log;
 mod body;
+mod budget;
 mod departure;
 mod dialect;
 mod extract;

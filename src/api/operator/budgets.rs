@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
-    api::Json,
-    base::{money::NanoUsd, timestamp},
+    api::{Json, budget::BudgetFigures},
+    base::timestamp,
     gateway::{
         Gateway,
         actions::{self, NewBudget, OperatorActions},
@@ -21,50 +21,30 @@ use crate::{
 
 #[derive(Serialize)]
 pub(crate) struct BudgetObject {
-    id: String,
     object: &'static str,
     account_id: String,
-    scope: &'static str,
     scope_id: String,
-    name: String,
-    amount: NanoUsd,
-    period: &'static str,
-    timezone: String,
+    #[serde(flatten)]
+    figures: BudgetFigures,
     /// `None` for days and totals.
     anchor: Option<i8>,
-    hard: bool,
     thresholds: Vec<u8>,
     created_at: String,
-    spent: NanoUsd,
-    held: NanoUsd,
-    remaining: NanoUsd,
     period_started_at: String,
-    /// `None` for totals.
-    resets_at: Option<String>,
 }
 
 impl From<BudgetState> for BudgetObject {
     fn from(state: BudgetState) -> Self {
         let (budget, schedule) = (&state.budget, &state.budget.schedule);
         Self {
-            id: budget.id.clone(),
             object: "budget",
             account_id: budget.account_id.clone(),
-            scope: budget.scope.as_str(),
             scope_id: budget.scope_id.clone(),
-            name: budget.name.clone(),
-            amount: budget.amount,
-            period: schedule.period().as_str(),
-            timezone: schedule.timezone().to_owned(),
+            figures: BudgetFigures::from(&state),
             anchor: schedule.has_anchor().then(|| schedule.anchor()),
-            hard: budget.hard,
             thresholds: budget.thresholds.clone(),
             created_at: timestamp::shown(budget.created_at),
-            spent: state.spent,
-            held: state.held,
-            remaining: state.remaining(),
             period_started_at: timestamp::shown(state.period.starts_at),
-            resets_at: state.period.ends_at.map(timestamp::shown),
         }
     }
 }

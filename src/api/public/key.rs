@@ -9,10 +9,10 @@ use axum::{
 use serde::Serialize;
 
 use crate::{
-    api::{Json, extract::Authenticated},
-    base::{keys::KeyDigest, money::NanoUsd, timestamp},
+    api::{Json, budget::BudgetFigures, extract::Authenticated},
+    base::{keys::KeyDigest, timestamp},
     gateway::Gateway,
-    ledger::{BudgetState, DEFAULT_PROJECT, Key},
+    ledger::{DEFAULT_PROJECT, Key},
     wire::error::GatewayError,
 };
 
@@ -28,7 +28,8 @@ struct KeyObject<'a> {
     /// `null`: all models that the account may call.
     models: Option<&'a [String]>,
     limits: Limits,
-    budgets: Vec<BudgetObject>,
+    /// Those above its calls.
+    budgets: Vec<BudgetFigures>,
 }
 
 #[derive(Serialize)]
@@ -42,43 +43,6 @@ struct ProjectObject<'a> {
 struct Limits {
     rpm: Option<u32>,
     tpm: Option<u32>,
-}
-
-/// A budget above the calls of the key.
-#[derive(Serialize)]
-struct BudgetObject {
-    id: String,
-    scope: &'static str,
-    name: String,
-    amount: NanoUsd,
-    period: &'static str,
-    timezone: String,
-    /// Whether it refuses what does not fit.
-    hard: bool,
-    spent: NanoUsd,
-    held: NanoUsd,
-    remaining: NanoUsd,
-    /// `None` for totals.
-    resets_at: Option<String>,
-}
-
-impl From<BudgetState> for BudgetObject {
-    fn from(state: BudgetState) -> Self {
-        let (budget, schedule) = (&state.budget, &state.budget.schedule);
-        Self {
-            id: budget.id.clone(),
-            scope: budget.scope.as_str(),
-            name: budget.name.clone(),
-            amount: budget.amount,
-            period: schedule.period().as_str(),
-            timezone: schedule.timezone().to_owned(),
-            hard: budget.hard,
-            spent: state.spent,
-            held: state.held,
-            remaining: state.remaining(),
-            resets_at: state.period.ends_at.map(timestamp::shown),
-        }
-    }
 }
 
 /// What differs between the two secrets of a key that was rotated.
@@ -133,7 +97,7 @@ pub(crate) async fn show(
             rpm: terms.rpm,
             tpm: terms.tpm,
         },
-        budgets: budgets.into_iter().map(BudgetObject::from).collect(),
+        budgets: budgets.iter().map(BudgetFigures::from).collect(),
     };
     Ok(Json(shown).into_response())
 }
