@@ -45,6 +45,7 @@ macro_rules! contract {
 
 mod contract;
 mod contract_accounts;
+mod contract_budget_periods;
 mod contract_budgets;
 mod contract_days;
 mod contract_idempotency;
