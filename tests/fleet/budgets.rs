@@ -19,7 +19,7 @@ fn nanos(amount: &Value) -> i64 {
     format!("{whole}{fraction:0<9}").parse().unwrap()
 }
 
-/// A budget that has room for whole holds only: a call that may cost more than is left does not start.
+/// Gives the key a budget of what this many calls cost. Running calls hold far more than they cost, so few run at a time.
 async fn bound(fleet: &Fleet, account: &Account, calls: i64) -> String {
     let amount = calls * PRICE;
     let body = json!({
@@ -38,8 +38,7 @@ async fn spent_and_held(fleet: &Fleet, at: usize, account: &Account, id: &str) -
     (nanos(&budget["spent"]), nanos(&budget["held"]))
 }
 
-/// A call holds what 4,096 tokens of output cost, 750 times what it is charged: the budget is for this many calls that run
-/// at the same time.
+/// In rounds, until nothing more fits: what is refused is refused for the budget, and what is spent is what was answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_calls_at_three_gateways_never_exceed_a_budget() {
     let fleet = Fleet::of(3).await;
@@ -48,7 +47,7 @@ async fn parallel_calls_at_three_gateways_never_exceed_a_budget() {
     let id = bound(&fleet, &account, 2_000).await;
     let mut body = hello(MODEL);
     body["max_tokens"] = 200.into();
-    let mut answered = 0;
+    let (mut answered, mut refused) = (0, 0);
     for round in 0.. {
         let calls = (0..CALLS).map(|call| {
             let public = fleet.gateways[call % 3].public;
@@ -61,6 +60,7 @@ async fn parallel_calls_at_three_gateways_never_exceed_a_budget() {
                 answered += 1;
                 continue;
             }
+            refused += 1;
             let refusal = outcome.refusal();
             refusal.assert_error(402, "budget_exceeded", Some("payment_required"), None);
             let budget = &refusal.error()["budget"];
@@ -79,6 +79,7 @@ async fn parallel_calls_at_three_gateways_never_exceed_a_budget() {
         }
     }
     assert!(answered > 200, "{answered} calls were answered");
+    assert!(refused > 0, "200 calls at once hold more than the budget");
     fleet.ends_clean().await;
 }
 
