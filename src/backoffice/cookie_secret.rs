@@ -9,9 +9,10 @@ use ring::{
 
 use super::{
     Backoffice, BackofficeError, Digest,
-    sessions::{digest, hex},
+    sessions::digest,
     sql::{Row, statement, unexpected},
 };
+use crate::base::hex::hex;
 
 /// The name of the secret in its table.
 pub(crate) const COOKIES: &str = "cookies";

@@ -10,10 +10,12 @@ use super::{
     Backoffice, BackofficeError, Digest, Person, Role,
     members::TeamRole,
     people::{email_key, first_person, person_columns},
-    sessions::hex,
     sql::{Row, Statement, statement, unexpected},
 };
-use crate::base::keys::{Secret, random_id, random_text};
+use crate::base::{
+    hex::hex,
+    keys::{Secret, random_id, random_text},
+};
 
 const HOUR: i64 = 3_600;
 /// The length of 32 bytes in base64.
@@ -93,7 +95,7 @@ impl Backoffice {
     /// otherwise invalidate a link that its owner is about to use.
     pub async fn make_link(&self, new: NewLink) -> Result<MadeLink, BackofficeError> {
         let secret = random_text(SECRET_CHARS);
-        let digest = hex(&Sha256::digest(secret.as_bytes()).into());
+        let digest = hex(&Sha256::digest(secret.as_bytes()));
         let key = email_key(&new.email);
         let expires_at = new.now + new.purpose.lasts();
         let (name, person_id, joins) = match &new.purpose {

@@ -1,13 +1,12 @@
 //! Sessions of the portal, from signing in until signing out or expiry.
 
-use std::fmt::Write as _;
-
 use super::{
     Backoffice, BackofficeError, Person, Role,
     people::person_columns,
     spent::delete_expired_spent,
     sql::{Row, Statement, statement, unexpected},
 };
+use crate::base::hex::hex;
 
 /// SHA-256 of a secret, such as that of a session cookie. The secret itself is not stored.
 pub type Digest = [u8; 32];
@@ -138,7 +137,7 @@ impl Backoffice {
 /// Deletes all sessions of a person except `except`.
 pub(crate) fn delete_sessions(person_id: &str, except: Option<&Digest>) -> Statement {
     // An empty text matches no digest.
-    let except = except.map(hex).unwrap_or_default();
+    let except = except.map(|digest| hex(digest)).unwrap_or_default();
     statement(
         "DELETE FROM backoffice_sessions WHERE person_id = $1 AND digest <> $2",
         [person_id.into(), except.as_str().into()],
@@ -160,13 +159,6 @@ impl Session {
             expires_at,
         })
     }
-}
-
-pub(crate) fn hex(digest: &Digest) -> String {
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 pub(super) fn digest(hex: &str) -> Option<Digest> {

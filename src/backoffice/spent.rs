@@ -2,10 +2,9 @@
 
 use super::{
     Backoffice, BackofficeError, Digest,
-    sessions::hex,
     sql::{Statement, statement, unexpected},
 };
-use crate::base::keys::random_id;
+use crate::base::{hex::hex, keys::random_id};
 
 impl Backoffice {
     /// Uses the token with this digest; `false` if it was used before, with any gateway.

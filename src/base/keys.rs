@@ -58,12 +58,7 @@ impl ApiKey {
 impl KeyDigest {
     /// The digest in hexadecimal digits, as the database's functions read it.
     pub(crate) fn to_hex(self) -> String {
-        use fmt::Write as _;
-        let mut text = String::with_capacity(2 * self.0.len());
-        for byte in self.0 {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        super::hex::hex(&self.0)
     }
 }
 

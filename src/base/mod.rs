@@ -12,6 +12,7 @@ pub mod durability;
 pub mod failpoint;
 pub(crate) mod fast_map;
 pub(crate) mod guessable;
+pub(crate) mod hex;
 pub mod keys;
 pub mod money;
 pub(crate) mod month;

@@ -8,6 +8,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Call, CallId, Ledger, LedgerError};
+use crate::base::hex::hex;
 
 /// The key that a client has sent with a request, and what it was sent with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,11 +92,7 @@ impl RequestHash {
 
     /// In hexadecimal digits.
     pub(super) fn to_hex(self) -> String {
-        use std::fmt::Write as _;
-        self.0.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&self.0)
     }
 
     pub(super) fn from_hex(text: &str) -> Option<Self> {

@@ -6,7 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     backoffice::{self, CookieSecret, Signed, email_key},
-    base::keys::{Secret, random_text},
+    base::{
+        hex::hex,
+        keys::{Secret, random_text},
+    },
 };
 
 /// Lifetime of a session, regardless of activity.
@@ -186,14 +189,6 @@ pub(crate) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value);
     let first = found.next()?;
     found.next().is_none().then_some(first)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -6,18 +6,14 @@ use serde_json::{Value, json};
 
 use crate::{
     gateways::{Account, Fleet, MODEL, Outcome, ask, eventually},
-    support::{gateway::hello, turns::Turn},
+    support::{
+        gateway::hello,
+        ledger_view::{PRICE, nanos},
+        turns::Turn,
+    },
 };
 
-/// What each call costs: 11 tokens of input and 3 of output.
-const PRICE: i64 = 49_000;
 const CALLS: usize = 200;
-
-fn nanos(amount: &Value) -> i64 {
-    let amount = amount.as_str().unwrap();
-    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
-    format!("{whole}{fraction:0<9}").parse().unwrap()
-}
 
 /// Gives the key a budget of what this many calls cost. Running calls hold far more than they cost, so few run at a time.
 async fn bound(fleet: &Fleet, account: &Account, calls: i64) -> String {

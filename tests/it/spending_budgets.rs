@@ -8,7 +8,7 @@ use crate::support::{
     bodies::hello_with,
     console::actions,
     gateway::{answer, hello, until},
-    ledger_view::{MODEL, PRICE},
+    ledger_view::{MODEL, PRICE, nanos},
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -39,12 +39,6 @@ async fn call(gateway: &TestGateway, key: &str, body: &Value) -> Answer {
 async fn key_itself(gateway: &TestGateway, key: &str) -> Value {
     let request = gateway.client.get(gateway.url("/v1/key")).bearer_auth(key);
     answer(request).await.assert_ok().clone()
-}
-
-fn nanos(amount: &Value) -> i64 {
-    let amount = amount.as_str().expect("money is text");
-    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
-    format!("{whole}{fraction:0<9}").parse().unwrap()
 }
 
 #[tokio::test]

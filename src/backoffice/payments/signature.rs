@@ -3,13 +3,11 @@
 //! A signature is the HMAC-SHA256 of the time, a dot and the body as it was sent. The header has several signatures while
 //! a secret is being replaced; signatures of other schemes than `v1` are ignored.
 
-use std::fmt::Write as _;
-
 use axum::http::{HeaderMap, HeaderName};
 use ring::hmac;
 
 use super::EventError;
-use crate::base::keys::Secret;
+use crate::base::{hex::hex, keys::Secret};
 
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("stripe-signature");
 /// How far the time of a signature may differ from the gateway's clock, either way.
@@ -56,11 +54,7 @@ pub(crate) fn check(
 pub(crate) fn sign(secret: &Secret, body: &[u8], now: i64) -> String {
     let time = now.to_string();
     let tag = hmac::sign(&key(secret), &signed_text(&time, body));
-    let mut line = format!("t={time},v1=");
-    for byte in tag.as_ref() {
-        let _ = write!(line, "{byte:02x}");
-    }
-    line
+    format!("t={time},v1={}", hex(tag.as_ref()))
 }
 
 fn key(secret: &Secret) -> hmac::Key {

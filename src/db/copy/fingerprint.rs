@@ -10,7 +10,7 @@ use super::{
     table::{Table, quoted},
     totals::Totals,
 };
-use crate::db::sqlite::FileError;
+use crate::{base::hex::hex, db::sqlite::FileError};
 
 /// A digest of the totals, and of the first and last key of each table. It differs for other files, and for the same
 /// files after a gateway has written to them.
@@ -31,11 +31,7 @@ pub(crate) fn fingerprint(parts: &[Part], totals: &[Totals]) -> Result<String, F
         }
     }
     let digest = Sha256::digest(text.as_bytes());
-    let mut hex = String::new();
-    for byte in digest {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Ok(hex)
+    Ok(hex(&digest))
 }
 
 /// The key of the first or the last row.

@@ -63,7 +63,7 @@ pub enum GatewayError {
         "Send an API key in the header `Authorization: Bearer sk-svc-...`: this request has none."
     )]
     MissingKey,
-    #[error("Use another API key: this one is unknown, disabled or deleted.")]
+    #[error("Use another API key: this one is unknown, disabled, deleted or expired.")]
     InvalidKey,
     #[error("Open the billing page or contact support: this API key's account is closed.")]
     NoAccount {

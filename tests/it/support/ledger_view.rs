@@ -215,7 +215,7 @@ impl Customer<'_> {
 }
 
 /// Parses a decimal amount of dollars into nano-dollars.
-fn nanos(amount: &Value) -> i64 {
+pub fn nanos(amount: &Value) -> i64 {
     let amount = amount.as_str().expect("money is a text");
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
     format!("{whole}{fraction:0<9}").parse().unwrap()
