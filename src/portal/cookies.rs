@@ -18,6 +18,8 @@ pub(crate) const SESSION_SECONDS: i64 = 14 * 86_400;
 const DEVICE_SECONDS: i64 = 400 * 86_400;
 /// How long a sign-in at an OpenID Connect issuer may take.
 pub(crate) const ATTEMPT_SECONDS: i64 = 10 * 60;
+/// How long the next page may take to be loaded.
+const CONFIRMATION_SECONDS: i64 = 60;
 const TOKEN_CHARS: usize = 43;
 
 /// The purpose of a cookie.
@@ -31,6 +33,8 @@ pub(crate) enum Kind {
     Device,
     /// A running sign-in at an OpenID Connect issuer.
     Attempt,
+    /// What a form has done, until the next page shows it.
+    Confirmation,
 }
 
 impl Kind {
@@ -45,6 +49,8 @@ impl Kind {
             (Self::Device, false) => "tollgate-device",
             (Self::Attempt, true) => "__Host-tollgate-oidc",
             (Self::Attempt, false) => "tollgate-oidc",
+            (Self::Confirmation, true) => "__Host-tollgate-done",
+            (Self::Confirmation, false) => "tollgate-done",
         }
     }
 
@@ -54,6 +60,7 @@ impl Kind {
             Self::Visit => None,
             Self::Device => Some(DEVICE_SECONDS),
             Self::Attempt => Some(ATTEMPT_SECONDS),
+            Self::Confirmation => Some(CONFIRMATION_SECONDS),
         }
     }
 
@@ -62,7 +69,7 @@ impl Kind {
     fn same_site(self) -> &'static str {
         match self {
             Self::Attempt => "Lax",
-            Self::Session | Self::Visit | Self::Device => "Strict",
+            Self::Session | Self::Visit | Self::Device | Self::Confirmation => "Strict",
         }
     }
 }
@@ -80,6 +87,10 @@ impl Token {
     pub(crate) fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
         let value = value(headers, kind.name(secure))?;
         (value.len() == TOKEN_CHARS).then(|| Self(Secret::new(value)))
+    }
+
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.0
     }
 
     /// The digest under which the session is stored.

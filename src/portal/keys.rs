@@ -20,6 +20,7 @@ pub(crate) use self::{
 };
 use super::{
     budgets,
+    confirmation::Confirmation,
     error::PortalError,
     form::{EmptyForm, SignedForm},
     formatting::moment,
@@ -325,7 +326,17 @@ async fn set_state(
 ) -> Result<Response, PortalError> {
     let key = own(&gateway, &me, &id).await?;
     gateway.ledger.set_key_state(&key.id, state).await?;
-    Ok(layout::redirect("/portal/keys"))
+    let name = shown_name(&key);
+    let path = |verb: &str| format!("/portal/keys/{}/{verb}", key.id);
+    let done = match state {
+        KeyState::Active => Confirmation::new(format!("Key {name} enabled.")),
+        KeyState::Disabled => Confirmation::new(format!(
+            "Key {name} disabled: requests with it are refused from now on."
+        ))
+        .undone_by(&path("enable"), &[]),
+        KeyState::Deleted => Confirmation::new(format!("Key {name} deleted.")),
+    };
+    Ok(me.redirect("/portal/keys", &done))
 }
 
 pub(crate) async fn confirm_delete(

@@ -8,16 +8,32 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{assets, rights, session::SignedIn};
+use super::{assets, confirmation::Pending, rights, session::SignedIn};
 
 /// A complete HTML page.
-pub(crate) struct Page(Markup);
+pub(crate) struct Page {
+    html: Markup,
+    /// The confirmation that it shows.
+    done: Option<Pending>,
+}
+
+impl Page {
+    /// Deletes the confirmation that the page shows, so that it is shown once.
+    pub(crate) fn confirming(mut self, done: Option<&Pending>) -> Self {
+        self.done = done.cloned();
+        self
+    }
+}
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.0.into_string()));
+        let mut response = Response::new(Body::from(self.html.into_string()));
         let html = HeaderValue::from_static("text/html; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, html);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, html);
+        if let Some(done) = self.done {
+            headers.append(header::SET_COOKIE, done.forget());
+        }
         response
     }
 }
@@ -113,9 +129,19 @@ pub(crate) fn page_with(
                 }
             }
         }
-        main #content tabindex="-1" { (content) }
+        (main_content(me.done.as_ref(), content))
     };
-    framed(title, head, &body)
+    framed(title, head, &body).confirming(me.done.as_ref())
+}
+
+/// The content of a page, below what the form before it has done.
+pub(crate) fn main_content(done: Option<&Pending>, content: &Markup) -> Markup {
+    html! {
+        main #content tabindex="-1" {
+            @if let Some(done) = done { (done.shown()) }
+            (content)
+        }
+    }
 }
 
 /// A page without navigation, for visitors without a session and for errors.
@@ -134,7 +160,7 @@ pub(crate) fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
 
 /// The document around a body, with additional elements in its head.
 pub(crate) fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
-    Page(html! {
+    let html = html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -155,7 +181,8 @@ pub(crate) fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
                 (body)
             }
         }
-    })
+    };
+    Page { html, done: None }
 }
 
 /// A 303 redirect: the browser follows with a GET, whatever the method of its request was.

@@ -21,6 +21,7 @@ mod assets;
 mod billing;
 mod budgets;
 mod chart;
+mod confirmation;
 mod console;
 mod cookies;
 mod days;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::{
     extract::FromRequestParts,
     http::{Method, header, request::Parts},
+    response::Response,
 };
 use maud::{Markup, html};
 
 use super::{
+    confirmation::{Confirmation, Pending},
     cookies::{Kind, Token},
     error::PortalError,
     rights::{self, Right},
@@ -29,7 +31,10 @@ pub(crate) struct SignedIn {
     pub session: Session,
     /// Whether the person may see the console.
     pub sees_console: bool,
+    /// What a form has done, if this is the page after it.
+    pub done: Option<Pending>,
     token: Token,
+    secure: bool,
 }
 
 impl SignedIn {
@@ -66,6 +71,11 @@ impl SignedIn {
         }
     }
 
+    /// The redirect after a form, to a page that confirms what was done.
+    pub(crate) fn redirect(&self, to: &str, done: &Confirmation) -> Response {
+        done.redirect(to, &self.token, self.secure)
+    }
+
     pub(crate) fn form_token(&self) -> String {
         self.token.form_token()
     }
@@ -88,7 +98,8 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, PortalError> {
         let signed_out = || PortalError::SignedOut { to: back_to(parts) };
-        let token = Token::presented(&parts.headers, Kind::Session, gateway.portal.is_secure());
+        let secure = gateway.portal.is_secure();
+        let token = Token::presented(&parts.headers, Kind::Session, secure);
         let token = token.ok_or_else(signed_out)?;
         let digest = token.digest();
         let session = gateway.backoffice.session(&digest, timestamp::now());
@@ -104,7 +115,9 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
             person,
             account,
             session,
+            done: Pending::of(&parts.headers, &token, secure),
             token,
+            secure,
         })
     }
 }

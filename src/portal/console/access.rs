@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{
     extract::{FromRequest, FromRequestParts, Path, Request},
     http::{HeaderMap, Method, request::Parts},
+    response::Response,
 };
 use maud::Markup;
 use serde::de::DeserializeOwned;
@@ -18,6 +19,7 @@ use crate::{
     },
     net::drain::drain_unread,
     portal::{
+        confirmation::{Confirmation, Pending},
         cookies::{Kind, Token},
         error::PortalError,
         form,
@@ -29,7 +31,10 @@ use crate::{
 /// customer the page does not exist (404).
 pub(crate) struct SignedInOperator {
     pub session: Session,
+    /// What a form has done, if this is the page after it.
+    pub done: Option<Pending>,
     token: Token,
+    secure: bool,
     /// The number of open alerts at this gateway's last check.
     pub open_alerts: i64,
 }
@@ -48,6 +53,11 @@ impl SignedInOperator {
 
     pub(crate) fn actions(&self, gateway: &Arc<Gateway>) -> OperatorActions {
         OperatorActions::by(gateway, self.actor())
+    }
+
+    /// The redirect after a form, to a page that confirms what was done.
+    pub(crate) fn redirect(&self, to: &str, done: &Confirmation) -> Response {
+        done.redirect(to, &self.token, self.secure)
     }
 
     /// A hidden field with the form token, which every form of this session needs.
@@ -85,10 +95,13 @@ impl FromRequestParts<Arc<Gateway>> for SignedInOperator {
         let Some((token, session)) = found else {
             return Err(PortalError::OperatorSignedOut { to: back_to(parts) });
         };
+        let secure = gateway.portal.is_secure();
         match session.role {
             Role::Operator => Ok(Self {
                 session,
+                done: Pending::of(&parts.headers, &token, secure),
                 token,
+                secure,
                 open_alerts: gateway.alerts.open_total(),
             }),
             Role::Customer => Err(PortalError::NotFound),

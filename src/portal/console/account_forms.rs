@@ -16,7 +16,7 @@ use crate::{
         actions::{self, ActionError},
     },
     ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
-    portal::{error::PortalError, layout},
+    portal::{confirmation::Confirmation, error::PortalError, layout},
 };
 
 const MAX_NAME: usize = 100;
@@ -91,7 +91,14 @@ pub(crate) async fn change_state(
         ..AccountChange::default()
     };
     let account = me.actions(&gateway).change_account(id, change).await?;
-    Ok(layout::redirect(&path(&account.id)))
+    let page = path(&account.id);
+    let done = if account.closed {
+        Confirmation::new("Account closed: requests with its keys are refused from now on.")
+            .undone_by(&format!("{page}/state"), &[("state", "open")])
+    } else {
+        Confirmation::new("Account opened.")
+    };
+    Ok(me.redirect(&page, &done))
 }
 
 #[derive(Deserialize)]

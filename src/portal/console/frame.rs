@@ -99,9 +99,9 @@ pub(crate) fn page(me: &SignedInOperator, place: Place, title: &str, content: &M
                 }
             }
         }
-        main #content tabindex="-1" { (content) }
+        (layout::main_content(me.done.as_ref(), content))
     };
-    layout::framed(title, &head, &body)
+    layout::framed(title, &head, &body).confirming(me.done.as_ref())
 }
 
 /// A container that scrolls horizontally if the table is too wide.
