@@ -8,7 +8,7 @@ use axum::{
     Router,
     extract::{Path, State},
     response::{IntoResponse as _, Response},
-    routing::{get, post},
+    routing::get,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -19,10 +19,12 @@ mod places;
 pub(crate) use self::bar::{bar, bars};
 use self::places::Places;
 use super::{
+    confirmation::Confirmation,
     error::PortalError,
     form::{EmptyForm, SignedForm},
     formatting::{moment, money},
     layout::{self, Page, Place},
+    question::Question,
     session::SignedIn,
     sign_in::problem_notice,
 };
@@ -31,15 +33,16 @@ use crate::{
         Gateway,
         actions::{self, NewBudget, OperatorActions},
     },
-    ledger::{BudgetState, Period, Schedule},
+    ledger::{Budget, BudgetState, Period, Schedule},
 };
 
 const PATH: &str = "/portal/budgets";
 
 pub(crate) fn router() -> Router<Arc<Gateway>> {
-    Router::new()
-        .route(PATH, get(show).post(set))
-        .route("/portal/budgets/{id}/remove", post(remove))
+    Router::new().route(PATH, get(show).post(set)).route(
+        "/portal/budgets/{id}/remove",
+        get(confirm_remove).post(remove),
+    )
 }
 
 async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
@@ -63,7 +66,7 @@ async fn page(
         @if budgets.is_empty() {
             p.empty { "There is no budget: only the account's credit bounds what is spent." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your budgets" { (table(me, &budgets, &places)) }
+            div.scroll tabindex="0" role="region" aria-label="Your budgets" { (table(&budgets, &places)) }
         }
         h2 { "Set a budget" }
         (form(me, &places, timezone(&budgets)))
@@ -71,7 +74,7 @@ async fn page(
     Ok(layout::page(me, Place::Budgets, "Budgets", &content))
 }
 
-fn table(me: &SignedIn, budgets: &[BudgetState], places: &Places) -> Markup {
+fn table(budgets: &[BudgetState], places: &Places) -> Markup {
     html! {
         table {
             caption { "Budgets and what is spent of them in their present periods" }
@@ -83,12 +86,12 @@ fn table(me: &SignedIn, budgets: &[BudgetState], places: &Places) -> Markup {
                 th scope="col" { "Begins anew" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
-            tbody { @for state in budgets { (row(me, state, places)) } }
+            tbody { @for state in budgets { (row(state, places)) } }
         }
     }
 }
 
-fn row(me: &SignedIn, state: &BudgetState, places: &Places) -> Markup {
+fn row(state: &BudgetState, places: &Places) -> Markup {
     let budget = &state.budget;
     let name = places.name_of(budget);
     html! {
@@ -107,9 +110,8 @@ fn row(me: &SignedIn, state: &BudgetState, places: &Places) -> Markup {
                 }
             }
             td.actions {
-                form method="post" action={ (PATH) "/" (budget.id) "/remove" } {
-                    (me.token_field())
-                    button.quiet.bad type="submit" { "Remove" span.unseen { " the budget of " (name) } }
+                a.quiet.button.bad href={ (PATH) "/" (budget.id) "/remove" } {
+                    "Remove" span.unseen { " the budget of " (name) }
                 }
             }
         }
@@ -214,7 +216,10 @@ async fn set(
     let new = as_before(&gateway, new).await?;
     let actions = OperatorActions::by(&gateway, &me.person.email);
     match actions.set_budget(new).await.map_err(PortalError::from) {
-        Ok(_) => Ok(layout::redirect(PATH)),
+        Ok(_) => Ok(me.redirect(
+            PATH,
+            &Confirmation::new("Budget saved. It counts from now on."),
+        )),
         Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
         Err(error) => Err(error),
     }
@@ -239,18 +244,58 @@ async fn as_before(gateway: &Gateway, new: NewBudget) -> Result<NewBudget, Porta
     })
 }
 
+/// The account's budget with this ID, and the name of what it is for.
+async fn named(
+    gateway: &Gateway,
+    me: &SignedIn,
+    id: &str,
+) -> Result<(Arc<Budget>, String), PortalError> {
+    let budgets = gateway.ledger.budgets(&me.account.id).await?;
+    let mut budgets = budgets.into_iter().map(|state| state.budget);
+    let budget = budgets.find(|budget| budget.id == id);
+    let budget = budget.ok_or(PortalError::NotFound)?;
+    let places = Places::read(gateway, &me.account.id).await?;
+    let name = places.name_of(&budget);
+    Ok((budget, name))
+}
+
+async fn confirm_remove(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let (budget, name) = named(&gateway, &me, &id).await?;
+    let question = Question {
+        title: &format!("Remove the budget of {name}?"),
+        consequences: &format!(
+            "{} for each {} no longer bounds what is spent. Budgets above it and the account's credit still do.",
+            money(budget.amount),
+            budget.schedule.period().as_str()
+        ),
+        path: &format!("{PATH}/{}/remove", budget.id),
+        fields: &[],
+        yes: "Remove the budget",
+        no: ("Keep it", PATH),
+    };
+    let content = question.shown(&me.token_field());
+    Ok(layout::page(
+        &me,
+        Place::Budgets,
+        "Remove a budget",
+        &content,
+    ))
+}
+
 async fn remove(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    let budgets = gateway.ledger.budgets(&me.account.id).await?;
-    if !budgets.iter().any(|state| state.budget.id == id) {
-        return Err(PortalError::NotFound);
-    }
+    let (budget, name) = named(&gateway, &me, &id).await?;
     let actions = OperatorActions::by(&gateway, &me.person.email);
-    actions.remove_budget(id).await?;
-    Ok(layout::redirect(PATH))
+    actions.remove_budget(budget.id.clone()).await?;
+    let done = Confirmation::new(format!("Budget of {name} removed."));
+    Ok(me.redirect(PATH, &done))
 }
 
 /// The page with why nothing was changed.

@@ -27,6 +27,7 @@ use super::{
     layout::{self, Page, Place},
     paging, projects,
     query::ReadQuery,
+    question::Question,
     rights::Right,
     session::SignedIn,
     sign_in::problem_notice,
@@ -345,14 +346,17 @@ pub(crate) async fn confirm_delete(
     me: SignedIn,
 ) -> Result<Page, PortalError> {
     let key = own(&gateway, &me, &id).await?;
-    let content = html! {
-        h1 { "Delete " (shown_name(&key)) "?" }
-        p { "Requests with " code { (key.prefix) "…" } " are refused from then on, and it never comes back. What it was used for stays in your history." }
-        form.inline method="post" action={ "/portal/keys/" (key.id) "/delete" } {
-            (me.token_field())
-            button.bad type="submit" { "Delete the key" }
-            a.button href="/portal/keys" { "Keep it" }
-        }
+    let question = Question {
+        title: &format!("Delete {}?", shown_name(&key)),
+        consequences: &format!(
+            "Requests with {}… are refused from then on. A deleted key cannot be restored. What it was used for stays in your history.",
+            key.prefix
+        ),
+        path: &format!("/portal/keys/{}/delete", key.id),
+        fields: &[],
+        yes: "Delete the key",
+        no: ("Keep it", "/portal/keys"),
     };
+    let content = question.shown(&me.token_field());
     Ok(layout::page(&me, Place::Keys, "Delete a key", &content))
 }

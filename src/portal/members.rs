@@ -17,10 +17,12 @@ mod invitations;
 mod leave;
 
 use super::{
+    confirmation::Confirmation,
     error::PortalError,
     form::{EmptyForm, SignedForm},
     formatting::moment,
     layout::{self, Page, Place},
+    question::Question,
     rights::Right,
     session::SignedIn,
     sign_in::problem_notice,
@@ -40,7 +42,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/portal/members/invitations", post(invitations::invite))
         .route(
             "/portal/members/invitations/withdraw",
-            post(invitations::withdraw),
+            get(invitations::confirm_withdraw).post(invitations::withdraw),
         )
         .route("/portal/members/{id}/role", post(set_role))
         .route(
@@ -192,8 +194,16 @@ async fn set_role(
 ) -> Result<Response, PortalError> {
     let person = changeable(&gateway, &me, &id).await?;
     let role = read_role(&form.role)?;
-    let changed = actions(&gateway, &me).set_team_role(person.id, role).await;
-    sent_back(&gateway, &me, changed.map_err(PortalError::from)).await
+    let mut done = Confirmation::new(format!("{} is now {}.", person.email, with_article(role)));
+    // Owners who gave up their own role cannot take it back.
+    if person.id != me.person.id {
+        let before = person.team_role.as_str();
+        done = done.undone_by(&format!("{PATH}/{}/role", person.id), &[("role", before)]);
+    }
+    match actions(&gateway, &me).set_team_role(person.id, role).await {
+        Ok(_) => Ok(me.redirect(PATH, &done)),
+        Err(error) => refused(&gateway, &me, error.into()).await,
+    }
 }
 
 async fn confirm_remove(
@@ -202,15 +212,15 @@ async fn confirm_remove(
     me: SignedIn,
 ) -> Result<Page, PortalError> {
     let person = changeable(&gateway, &me, &id).await?;
-    let content = html! {
-        h1 { "Remove " (person.email) "?" }
-        p { "They are signed out at once, and the keys that they made are deleted for good. Requests that run are finished and charged; what was used stays in your history." }
-        form.inline method="post" action={ (PATH) "/" (person.id) "/remove" } {
-            (me.token_field())
-            button.bad type="submit" { "Remove them" }
-            a.button href=(PATH) { "Keep them" }
-        }
+    let question = Question {
+        title: &format!("Remove {}?", person.email),
+        consequences: "They are signed out at once, and the keys that they made are deleted for good. Running requests finish and are charged. What was used stays in your history.",
+        path: &format!("{PATH}/{}/remove", person.id),
+        fields: &[],
+        yes: "Remove member",
+        no: ("Cancel", PATH),
     };
+    let content = question.shown(&me.token_field());
     Ok(layout::page(
         &me,
         Place::Members,
@@ -225,23 +235,34 @@ async fn remove(
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     let person = changeable(&gateway, &me, &id).await?;
-    let removed = actions(&gateway, &me).remove_member(person.id).await;
-    sent_back(&gateway, &me, removed.map_err(PortalError::from)).await
+    let done = Confirmation::new(format!("{} removed. Their keys are deleted.", person.email));
+    match actions(&gateway, &me).remove_member(person.id).await {
+        Ok(_) => Ok(me.redirect(PATH, &done)),
+        Err(error) => refused(&gateway, &me, error.into()).await,
+    }
 }
 
-/// Back to the list after a change; with a notice and status 409 if it would have left the account without an owner.
-async fn sent_back(
+/// The list with why nothing was changed, status 409, if the change would have left the account without an owner.
+async fn refused(
     gateway: &Gateway,
     me: &SignedIn,
-    done: Result<Person, PortalError>,
+    error: PortalError,
 ) -> Result<Response, PortalError> {
-    match done {
-        Ok(_) => Ok(layout::redirect(PATH)),
-        Err(error @ PortalError::LastOwner(_)) => {
+    match error {
+        PortalError::LastOwner(_) => {
             let page = page(gateway, me, Some(&error.to_string())).await?;
             Ok((error.status(), page).into_response())
         }
-        Err(error) => Err(error),
+        error => Err(error),
+    }
+}
+
+fn with_article(role: TeamRole) -> &'static str {
+    match role {
+        TeamRole::Owner => "an owner",
+        TeamRole::Billing => "a billing member",
+        TeamRole::Developer => "a developer",
+        TeamRole::Viewer => "a viewer",
     }
 }
 

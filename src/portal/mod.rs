@@ -43,6 +43,7 @@ mod plan;
 mod playground;
 mod projects;
 mod query;
+mod question;
 mod requests;
 pub mod rights;
 mod session;
@@ -93,7 +94,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
             get(projects::list).post(projects::create),
         )
         .route("/portal/projects/{id}/rename", post(projects::rename))
-        .route("/portal/projects/{id}/archive", post(projects::archive))
+        .route(
+            "/portal/projects/{id}/archive",
+            get(projects::confirm_archive).post(projects::archive),
+        )
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))

@@ -10,11 +10,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
+    confirmation::Confirmation,
     error::PortalError,
     form::{EmptyForm, SignedForm, is_first_submission, once_field},
     formatting::moment,
     layout::{self, Page, Place},
     names::{self, MAX_NAME},
+    question::Question,
     session::SignedIn,
     sign_in::problem_notice,
 };
@@ -119,10 +121,7 @@ fn actions(me: &SignedIn, project: &Project) -> Markup {
                 button type="submit" { "Save" }
             }
         }
-        form method="post" action=(path("archive")) {
-            (me.token_field())
-            button.quiet type="submit" { "Archive" span.unseen { " " (project.name) } }
-        }
+        a.quiet.button href=(path("archive")) { "Archive" span.unseen { " " (project.name) } }
     }
 }
 
@@ -151,7 +150,8 @@ pub(crate) async fn create(
     if is_first_submission(&gateway, &form.once).await? {
         ledger.create_project(&me.account.id, name.into()).await?;
     }
-    Ok(layout::redirect(PATH))
+    let done = Confirmation::new(format!("Project {name} created."));
+    Ok(me.redirect(PATH, &done))
 }
 
 /// The project, if it is one of this account and open.
@@ -173,7 +173,33 @@ pub(crate) async fn rename(
     };
     let ledger = &gateway.ledger;
     ledger.rename_project(&project.id, name.into()).await?;
-    Ok(layout::redirect(PATH))
+    let back = format!("{PATH}/{}/rename", project.id);
+    let done = Confirmation::new(format!("Project {} is now called {name}.", project.name))
+        .undone_by(&back, &[("name", &project.name)]);
+    Ok(me.redirect(PATH, &done))
+}
+
+pub(crate) async fn confirm_archive(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let project = own(&gateway, &me, &id).await?;
+    let question = Question {
+        title: &format!("Archive {}?", project.name),
+        consequences: "New keys cannot belong to an archived project, and it cannot be opened again. What it used stays in your history.",
+        path: &format!("{PATH}/{}/archive", project.id),
+        fields: &[],
+        yes: "Archive the project",
+        no: ("Keep it open", PATH),
+    };
+    let content = question.shown(&me.token_field());
+    Ok(layout::page(
+        &me,
+        Place::Keys,
+        "Archive a project",
+        &content,
+    ))
 }
 
 pub(crate) async fn archive(
@@ -183,7 +209,10 @@ pub(crate) async fn archive(
 ) -> Result<Response, PortalError> {
     let project = own(&gateway, &me, &id).await?;
     match gateway.ledger.archive_project(&project.id).await {
-        Ok(_) => Ok(layout::redirect(PATH)),
+        Ok(_) => {
+            let done = Confirmation::new(format!("Project {} archived.", project.name));
+            Ok(me.redirect(PATH, &done))
+        }
         Err(LedgerError::ProjectInUse) => {
             let problem = format!(
                 "Keys belong to {}. Move them to another project or delete them first.",

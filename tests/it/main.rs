@@ -123,6 +123,7 @@ mod operator_history;
 mod operator_members;
 mod overload;
 mod portal_budgets;
+mod portal_confirmations;
 mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;

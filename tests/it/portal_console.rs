@@ -34,6 +34,7 @@ async fn a_grant_form_submitted_twice_grants_and_is_recorded_once() {
             ("reason", "by transfer"),
             ("until", "2096-12-31"),
             ("reference", reference),
+            ("confirmed", "yes"),
         ];
         browser.post(&format!("{account}/grants"), &fields).await
     };

@@ -48,13 +48,10 @@ async fn a_key_is_shown_once_works_is_disabled_enabled_and_deleted() {
         .await
         .assert_sent_to("/portal/keys");
     assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, 401);
-    assert!(
-        !browser
-            .get("/portal/keys")
-            .await
-            .text
-            .contains("work-horse")
-    );
+    let list = browser.get("/portal/keys").await;
+    assert!(list.assert_page().contains("Key work-horse deleted."));
+    let list = browser.get("/portal/keys").await;
+    assert!(!list.assert_page().contains("work-horse"));
     assert_eq!(
         browser.get(&delete).await.status,
         404,

@@ -2,21 +2,28 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use serde::Deserialize;
 
 use super::{
-    access::{Id, OperatorForm},
-    accounts::{path, read_plan},
+    access::{Id, OperatorForm, SignedInOperator},
+    accounts::{path, plan_name, read_plan},
+    frame::{self, Place},
 };
 use crate::{
-    base::timestamp,
+    base::{money::NanoUsd, timestamp},
     gateway::{
         Gateway,
         actions::{self, ActionError},
     },
-    ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
-    portal::{confirmation::Confirmation, error::PortalError, layout},
+    ledger::{Account, AccountChange, LedgerError, NewAccount, NewGrant},
+    portal::{
+        confirmation::Confirmation, error::PortalError, formatting::money, layout::Page,
+        question::Question,
+    },
 };
 
 const MAX_NAME: usize = 100;
@@ -46,7 +53,8 @@ pub(crate) async fn create(
         tier: plan.tier(),
     };
     let account = me.actions(&gateway).create_account(new).await?;
-    Ok(layout::redirect(&path(&account.id)))
+    let done = Confirmation::new(format!("Account {} created.", account.email));
+    Ok(me.redirect(&path(&account.id), &done))
 }
 
 #[derive(Deserialize)]
@@ -66,8 +74,12 @@ pub(crate) async fn change_plan(
         tier: Some(plan.tier()),
         closed: None,
     };
+    let before = gateway.ledger.account(&id).await?.plan;
     let account = me.actions(&gateway).change_account(id, change).await?;
-    Ok(layout::redirect(&path(&account.id)))
+    let page = path(&account.id);
+    let done = Confirmation::new(format!("Plan changed to {}.", plan_name(account.plan)))
+        .undone_by(&format!("{page}/plan"), &[("plan", &plan_name(before))]);
+    Ok(me.redirect(&page, &done))
 }
 
 #[derive(Deserialize)]
@@ -111,6 +123,34 @@ pub(crate) struct NewCredit {
     until: String,
     #[serde(default)]
     reference: String,
+    /// Not empty once the operator has seen the question.
+    #[serde(default)]
+    confirmed: String,
+}
+
+/// Asks before credit is granted, which cannot be taken back.
+fn ask(me: &SignedInOperator, account: &Account, amount: NanoUsd, form: &NewCredit) -> Page {
+    let back = path(&account.id);
+    let until = match form.until.trim() {
+        "" => "It does not expire.".to_owned(),
+        day => format!("It can be spent until the end of {day} (UTC)."),
+    };
+    let question = Question {
+        title: &format!("Grant {} to {}?", money(amount), account.email),
+        consequences: &format!("{until} Credit cannot be taken back."),
+        path: &format!("{back}/grants"),
+        fields: &[
+            ("amount", &form.amount),
+            ("reason", &form.reason),
+            ("until", &form.until),
+            ("reference", &form.reference),
+            ("confirmed", "yes"),
+        ],
+        yes: &format!("Grant {}", money(amount)),
+        no: ("Cancel", &back),
+    };
+    let content = question.shown(&me.token_field());
+    frame::page(me, Place::Accounts, "Grant credit", &content)
 }
 
 pub(crate) async fn grant(
@@ -124,20 +164,26 @@ pub(crate) async fn grant(
         .ok_or_else(|| PortalError::Invalid("Say why, so that others can tell later.".into()))?;
     // The reference makes a repeated submission harmless, so a form without one is refused.
     let reference = plain(&form.reference, MAX_NAME, "The number")?.ok_or(PortalError::Stale)?;
+    let expires_at = end_of_day(form.until.trim())?;
+    if form.confirmed.is_empty() {
+        let account = gateway.ledger.account(&id).await?;
+        return Ok(ask(&me, &account, amount, &form).into_response());
+    }
     let new = NewGrant {
         amount,
-        expires_at: end_of_day(form.until.trim())?,
+        expires_at,
         reason: Some(reason),
         reference: Some(reference),
     };
     let page = path(&id);
     match me.actions(&gateway).grant(id, new).await {
         Err(ActionError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
-            "This form has given credit before. Load the account's page anew to give more.".into(),
+            "This form was submitted before. Reload the account's page to grant more.".into(),
         )),
         given => {
             given?;
-            Ok(layout::redirect(&page))
+            let done = Confirmation::new(format!("{} granted.", money(amount)));
+            Ok(me.redirect(&page, &done))
         }
     }
 }

@@ -19,10 +19,13 @@ use crate::{
         actions::{OneTimeLink, Roles},
     },
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         form::EmptyForm,
         formatting::moment,
         layout::{self, Page},
+        query::ReadQuery,
+        question::Question,
         snippets::copy_button,
     },
 };
@@ -66,7 +69,7 @@ pub(crate) fn section(
             h2 { "People" }
             @if people.is_empty() { p.empty { "There are no people yet." } }
             @else { (scrolled("People", &table)) }
-            (open_invitations(me, account_id, invited))
+            (open_invitations(account_id, invited))
             form.inline method="post" action={ (path(account_id)) "/invitations" } {
                 (me.token_field())
                 label { "E-mail of a new person"
@@ -84,7 +87,7 @@ pub(crate) fn section(
 }
 
 /// The table of open invitations; empty if there are none.
-fn open_invitations(me: &SignedInOperator, account_id: &str, invited: &[Link]) -> Markup {
+fn open_invitations(account_id: &str, invited: &[Link]) -> Markup {
     let table = html! {
         table {
             caption { "Unused invitations" }
@@ -99,10 +102,8 @@ fn open_invitations(me: &SignedInOperator, account_id: &str, invited: &[Link]) -
                         th scope="row" { (link.email) }
                         td { (moment(link.expires_at)) }
                         td {
-                            form method="post" action={ (path(account_id)) "/invitations/withdraw" } {
-                                (me.token_field())
-                                input type="hidden" name="email" value=(link.email);
-                                button.quiet type="submit" { "Withdraw" span.unseen { " the invitation of " (link.email) } }
+                            a.quiet.button href={ (path(account_id)) "/invitations/withdraw?email=" (layout::encoded(&link.email)) } {
+                                "Withdraw" span.unseen { " the invitation of " (link.email) }
                             }
                         }
                     }
@@ -175,15 +176,34 @@ pub(crate) struct WithdrawForm {
     email: String,
 }
 
+pub(crate) async fn confirm_withdraw(
+    me: SignedInOperator,
+    Id(id): Id,
+    ReadQuery(query): ReadQuery<WithdrawForm>,
+) -> Page {
+    let back = path(&id);
+    let question = Question {
+        title: &format!("Withdraw the invitation of {}?", query.email),
+        consequences: "The link in it stops working. You can invite them again with a new one.",
+        path: &format!("{back}/invitations/withdraw"),
+        fields: &[("email", &query.email)],
+        yes: "Withdraw the invitation",
+        no: ("Cancel", &back),
+    };
+    let content = question.shown(&me.token_field());
+    frame::page(&me, Place::Accounts, "Withdraw an invitation", &content)
+}
+
 pub(crate) async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<WithdrawForm>,
 ) -> Result<Response, PortalError> {
     let back = path(&id);
+    let done = Confirmation::new(format!("Invitation of {} withdrawn.", form.email));
     let actions = me.actions(&gateway);
     actions.withdraw_invitation(id, form.email).await?;
-    Ok(layout::redirect(&back))
+    Ok(me.redirect(&back, &done))
 }
 
 pub(crate) async fn reset(
@@ -228,8 +248,16 @@ pub(crate) async fn set_role(
     OperatorForm { me, form }: OperatorForm<NewRole>,
 ) -> Result<Response, PortalError> {
     let role = read_role(&form.role)?;
+    let before = found(&gateway, &id).await?.role;
     let person = me.actions(&gateway).set_role(id, role).await?;
-    Ok(layout::redirect(&path(&person.account_id)))
+    let now = match role {
+        Role::Operator => "an operator",
+        Role::Customer => "a customer",
+    };
+    let undo = format!("{}/role", person_path(&person.id));
+    let done = Confirmation::new(format!("{} is now {now}.", person.email))
+        .undone_by(&undo, &[("role", before.as_str())]);
+    Ok(me.redirect(&path(&person.account_id), &done))
 }
 
 pub(crate) async fn confirm_remove(
@@ -239,15 +267,15 @@ pub(crate) async fn confirm_remove(
 ) -> Result<Page, PortalError> {
     let person = found(&gateway, &id).await?;
     let back = path(&person.account_id);
-    let content = html! {
-        h1 { "Remove " (person.email) "?" }
-        p { "They are signed out everywhere and cannot sign in any more. The account stays, with its keys and its credit; keys that they know work until they are disabled." }
-        form.inline method="post" action={ (person_path(&person.id)) "/remove" } {
-            (me.token_field())
-            button.bad type="submit" { "Remove them" }
-            a.button href=(back) { "Keep them" }
-        }
+    let question = Question {
+        title: &format!("Remove {}?", person.email),
+        consequences: "They are signed out everywhere and cannot sign in any more. The account stays, with its keys and its credit. Keys that they know work until they are disabled.",
+        path: &format!("{}/remove", person_path(&person.id)),
+        fields: &[],
+        yes: "Remove person",
+        no: ("Cancel", &back),
     };
+    let content = question.shown(&me.token_field());
     Ok(frame::page(
         &me,
         Place::Accounts,
@@ -262,7 +290,8 @@ pub(crate) async fn remove(
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     let person = me.actions(&gateway).remove_person(id).await?;
-    Ok(layout::redirect(&path(&person.account_id)))
+    let done = Confirmation::new(format!("{} removed.", person.email));
+    Ok(me.redirect(&path(&person.account_id), &done))
 }
 
 async fn found(gateway: &Gateway, id: &str) -> Result<Person, PortalError> {

@@ -16,11 +16,8 @@ use crate::{
     backoffice::{Alert, AlertKind, AlertWithDeliveries, Channel, Delivery, DeliveryState, Event},
     gateway::{Gateway, alerts::messages},
     portal::{
-        error::PortalError,
-        form::EmptyForm,
-        formatting::moment,
-        layout::{self, Page},
-        query::ReadQuery,
+        confirmation::Confirmation, error::PortalError, form::EmptyForm, formatting::moment,
+        layout::Page, query::ReadQuery,
     },
 };
 
@@ -101,7 +98,8 @@ pub(crate) async fn test(
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     me.actions(&gateway).test_alert().await??;
-    Ok(layout::redirect(HERE))
+    let done = Confirmation::new("Test alert sent. It appears below with who was notified.");
+    Ok(me.redirect(HERE, &done))
 }
 
 fn open_table(open: &[AlertWithDeliveries]) -> Markup {

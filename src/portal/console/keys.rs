@@ -16,12 +16,14 @@ use crate::{
     gateway::{Gateway, actions::MAX_NAME},
     ledger::{Account, Key, KeyFilter, KeyState, KeysPage},
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         form::{is_first_submission, once_field},
         formatting::moment,
         keys::{older_keys, shown_name, state},
         layout::{self, Page},
         query::ReadQuery,
+        question::Question,
         snippets::copy_button,
     },
 };
@@ -153,25 +155,24 @@ pub(crate) async fn list(
 }
 
 fn forms(me: &SignedInOperator, key: &Key) -> Markup {
-    let form = |to: KeyState, class: &str, verb: &str| {
+    let form = |to: KeyState, verb: &str| {
         html! {
             form method="post" action={ "/portal/console/keys/" (layout::encoded(&key.id)) "/state" } {
                 (me.token_field())
                 input type="hidden" name="state" value=(to.as_str());
-                button class=(class) type="submit" { (verb) span.unseen { " " (shown_name(key)) } }
+                button.quiet type="submit" { (verb) span.unseen { " " (shown_name(key)) } }
             }
         }
     };
     html! {
         @match key.state {
-            KeyState::Active => { (form(KeyState::Disabled, "quiet", "Disable")) },
-            KeyState::Disabled => { (form(KeyState::Active, "quiet", "Enable")) },
+            KeyState::Active => { (form(KeyState::Disabled, "Disable")) },
+            KeyState::Disabled => { (form(KeyState::Active, "Enable")) },
             KeyState::Deleted => {},
         }
         @if key.state != KeyState::Deleted {
-            details {
-                summary { "Delete" span.unseen { " " (shown_name(key)) } }
-                (form(KeyState::Deleted, "quiet bad", "Delete for good"))
+            a.quiet.button.bad href={ "/portal/console/keys/" (layout::encoded(&key.id)) "/delete" } {
+                "Delete" span.unseen { " " (shown_name(key)) }
             }
         }
     }
@@ -210,6 +211,27 @@ pub(crate) async fn create(
     Ok(frame::page(&me, Place::Accounts, "A new key", &content))
 }
 
+pub(crate) async fn confirm_delete(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    Id(id): Id,
+) -> Result<Page, PortalError> {
+    let key = gateway.ledger.key(&id).await?;
+    let question = Question {
+        title: &format!("Delete {}?", shown_name(&key)),
+        consequences: &format!(
+            "Requests with {}… are refused from then on. A deleted key cannot be restored.",
+            key.prefix
+        ),
+        path: &format!("/portal/console/keys/{}/state", layout::encoded(&key.id)),
+        fields: &[("state", KeyState::Deleted.as_str())],
+        yes: "Delete the key",
+        no: ("Keep it", &path(&key.account_id)),
+    };
+    let content = question.shown(&me.token_field());
+    Ok(frame::page(&me, Place::Accounts, "Delete a key", &content))
+}
+
 #[derive(Deserialize)]
 pub(crate) struct NewState {
     #[serde(default)]
@@ -224,5 +246,15 @@ pub(crate) async fn set_state(
     let state = KeyState::parse(&form.state);
     let state = state.ok_or_else(|| PortalError::Invalid("A key has no such state.".into()))?;
     let key = me.actions(&gateway).set_key_state(id, state).await?;
-    Ok(layout::redirect(&path(&key.account_id)))
+    let name = shown_name(&key);
+    let undo = format!("/portal/console/keys/{}/state", layout::encoded(&key.id));
+    let done = match state {
+        KeyState::Active => Confirmation::new(format!("Key {name} enabled.")),
+        KeyState::Disabled => Confirmation::new(format!(
+            "Key {name} disabled: requests with it are refused from now on."
+        ))
+        .undone_by(&undo, &[("state", KeyState::Active.as_str())]),
+        KeyState::Deleted => Confirmation::new(format!("Key {name} deleted.")),
+    };
+    Ok(me.redirect(&path(&key.account_id), &done))
 }

@@ -18,6 +18,7 @@ use crate::{
     },
     ledger::{Edit, LedgerError, LimitRule},
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         formatting::count,
         layout::{self, Page},
@@ -158,15 +159,46 @@ pub(crate) async fn change(
         requests: read(form.rpm.as_ref())?,
         tokens: read(form.tpm.as_ref())?,
     };
+    gateway.ledger.refresh().await?;
+    let done = confirmation(&change, &gateway.ledger.limits());
     match me.actions(&gateway).change_limit(change).await {
         Err(ActionError::Ledger(LedgerError::NotFound { .. })) => {
             Err(PortalError::Invalid("There is no such account.".into()))
         }
         changed => {
             changed?;
-            Ok(layout::redirect("/portal/console/limits"))
+            Ok(me.redirect("/portal/console/limits", &done))
         }
     }
+}
+
+/// What the change does; undone by the rule that there was, or by none.
+fn confirmation(change: &LimitChange, rules: &[LimitRule]) -> Confirmation {
+    let account = change.account.as_deref();
+    let model = change.model.as_deref();
+    let mut rules = rules.iter();
+    let before =
+        rules.find(|rule| (rule.account.as_deref(), rule.model.as_deref()) == (account, model));
+    let ceiling = |of: fn(&LimitRule) -> Option<u32>| {
+        let ceiling = before.and_then(of);
+        ceiling.map_or_else(String::new, |ceiling| ceiling.to_string())
+    };
+    let [rpm, tpm] = [ceiling(|rule| rule.requests), ceiling(|rule| rule.tokens)];
+    let removed = (change.requests, change.tokens) == (Edit::Clear, Edit::Clear);
+    let text = if removed {
+        "Limit removed."
+    } else {
+        "Limit saved. It counts from now on."
+    };
+    Confirmation::new(text).undone_by(
+        "/portal/console/limits",
+        &[
+            ("account", account.unwrap_or_default()),
+            ("model", model.unwrap_or_default()),
+            ("rpm", &rpm),
+            ("tpm", &tpm),
+        ],
+    )
 }
 
 fn read(field: Option<&String>) -> Result<Edit<u32>, PortalError> {

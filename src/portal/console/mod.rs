@@ -68,12 +68,16 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         )
         .route("/portal/console/keys/{id}/state", post(keys::set_state))
         .route(
+            "/portal/console/keys/{id}/delete",
+            get(keys::confirm_delete),
+        )
+        .route(
             "/portal/console/accounts/{id}/invitations",
             post(account_people::invite),
         )
         .route(
             "/portal/console/accounts/{id}/invitations/withdraw",
-            post(account_people::withdraw),
+            get(account_people::confirm_withdraw).post(account_people::withdraw),
         )
         .route("/portal/console/people", get(people::list))
         .route(

@@ -19,6 +19,7 @@ use crate::{
     ledger::{Key, KeyChange, Project},
     portal::{
         budgets,
+        confirmation::Confirmation,
         error::PortalError,
         form::SignedForm,
         formatting::{count, moment},
@@ -158,7 +159,7 @@ pub(crate) async fn change(
             ..KeyChange::default()
         };
         gateway.ledger.change_key(&key.id, change).await?;
-        return Ok(layout::redirect("/portal/keys"));
+        return Ok(me.redirect("/portal/keys", &saved(name)));
     }
     let wanted = match form.terms.checked(&gateway, &projects, Some(&key)) {
         Ok(wanted) => wanted,
@@ -169,5 +170,9 @@ pub(crate) async fn change(
     };
     let change = wanted.into_change(name);
     gateway.ledger.change_key(&key.id, change).await?;
-    Ok(layout::redirect("/portal/keys"))
+    Ok(me.redirect("/portal/keys", &saved(name)))
+}
+
+fn saved(name: &str) -> Confirmation {
+    Confirmation::new(format!("Key {name} saved."))
 }

@@ -21,14 +21,19 @@ use crate::{
         actions::{OneTimeLink, Roles},
     },
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         form::SignedForm,
         formatting::moment,
-        layout::{self, Place},
+        layout::{self, Page, Place},
+        query::ReadQuery,
+        question::Question,
         session::SignedIn,
         snippets::copy_button,
     },
 };
+
+const WITHDRAW: &str = "/portal/members/invitations/withdraw";
 
 /// The form to invite, and the invitations that were not used yet.
 pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
@@ -47,13 +52,13 @@ pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
                 button.primary type="submit" { "Invite" }
             }
             @if !open.is_empty() {
-                div.scroll tabindex="0" role="region" aria-label="Invitations" { (table(me, &open)) }
+                div.scroll tabindex="0" role="region" aria-label="Invitations" { (table(&open)) }
             }
         }
     })
 }
 
-fn table(me: &SignedIn, open: &[Link]) -> Markup {
+fn table(open: &[Link]) -> Markup {
     html! {
         table {
             caption { "Unused invitations" }
@@ -70,10 +75,8 @@ fn table(me: &SignedIn, open: &[Link]) -> Markup {
                         td { (role_of(link)) }
                         td { (moment(link.expires_at)) }
                         td {
-                            form method="post" action="/portal/members/invitations/withdraw" {
-                                (me.token_field())
-                                input type="hidden" name="email" value=(link.email);
-                                button.quiet type="submit" { "Withdraw" span.unseen { " the invitation of " (link.email) } }
+                            a.quiet.button href={ (WITHDRAW) "?email=" (layout::encoded(&link.email)) } {
+                                "Withdraw" span.unseen { " the invitation of " (link.email) }
                             }
                         }
                     }
@@ -152,13 +155,30 @@ pub(crate) struct WithdrawForm {
     email: String,
 }
 
+pub(crate) async fn confirm_withdraw(
+    me: SignedIn,
+    ReadQuery(query): ReadQuery<WithdrawForm>,
+) -> Page {
+    let question = Question {
+        title: &format!("Withdraw the invitation of {}?", query.email),
+        consequences: "The link in it stops working. You can invite them again with a new one.",
+        path: WITHDRAW,
+        fields: &[("email", &query.email)],
+        yes: "Withdraw the invitation",
+        no: ("Cancel", PATH),
+    };
+    let content = question.shown(&me.token_field());
+    layout::page(&me, Place::Members, "Withdraw an invitation", &content)
+}
+
 pub(crate) async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<WithdrawForm>,
 ) -> Result<Response, PortalError> {
     let account = me.account.id.clone();
+    let done = Confirmation::new(format!("Invitation of {} withdrawn.", form.email));
     actions(&gateway, &me)
         .withdraw_invitation(account, form.email)
         .await?;
-    Ok(layout::redirect(PATH))
+    Ok(me.redirect(PATH, &done))
 }
