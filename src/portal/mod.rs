@@ -48,11 +48,13 @@ mod requests;
 pub mod rights;
 mod session;
 mod settings;
+mod sidebar;
 mod sight;
 mod sign_in;
 mod sign_up;
 mod sign_up_by_email;
 mod snippets;
+mod table;
 mod usage;
 mod user_agent;
 mod welcome;
@@ -116,7 +118,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .merge(oidc::router(gateway))
         .merge(console)
         .route("/portal/assets/{name}", get(assets::serve))
-        .route("/portal/", any(not_found))
+        .route("/portal/", any(|| async { layout::redirect("/portal") }))
         .route("/portal/{*rest}", any(not_found))
         .layer(middleware::from_fn_with_state(
             gateway.clone(),

@@ -42,7 +42,7 @@ const focus = (page) => page.evaluate(() => {
 test('Tab reaches every control of every page in order, with a visible focus', async (t) => {
   await everywhere(t, {}, async (page, { name }) => {
     const expected = await usable(page);
-    assert.match(expected[0], /To the content/, name);
+    assert.match(expected[0], /Skip to content/, name);
     await page.focus('.skip');
     // Tab and Shift+Tab, because browsers do not always outline a focus that a script has set.
     await page.keyboard.press('Tab');
@@ -66,7 +66,7 @@ test('the first tab stop is a link past the navigation', async (t) => {
   for (const { open, name } of PAGES) {
     await open(page);
     await page.keyboard.press('Tab');
-    assert.equal(await focused(page), 'To the content', name);
+    assert.equal(await focused(page), 'Skip to content', name);
     const { left } = await page.$eval('.skip', (skip) => skip.getBoundingClientRect().toJSON());
     assert.ok(left >= 0, `${name}: it is seen once it has the focus`);
     await page.keyboard.press('Enter');

@@ -36,11 +36,6 @@ function theme() {
   });
 }
 
-// Scrolls the navigation to the current page, in case it is too wide for the screen.
-function navigation() {
-  document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-}
-
 // Yields the data of server-sent events as parsed JSON, until [DONE] or the end of the stream.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -163,5 +158,4 @@ function playground() {
 
 copyButtons();
 theme();
-navigation();
 playground();

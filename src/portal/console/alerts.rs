@@ -118,9 +118,9 @@ fn open_table(open: &[AlertWithDeliveries]) -> Markup {
                     tr {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
-                        td { (how(alert)) }
-                        td { (messages::advice(alert.kind)) }
-                        td { (deliveries_list(deliveries)) }
+                        td.prose { (how(alert)) }
+                        td.prose { (messages::advice(alert.kind)) }
+                        td.prose { (deliveries_list(deliveries)) }
                     }
                 }
             }
@@ -145,8 +145,8 @@ fn past_table(past: &[AlertWithDeliveries]) -> Markup {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
                         td { @if let Some(at) = alert.closed_at { (moment(at)) } }
-                        td { (how(alert)) }
-                        td { (deliveries_list(deliveries)) }
+                        td.prose { (how(alert)) }
+                        td.prose { (deliveries_list(deliveries)) }
                     }
                 }
             }

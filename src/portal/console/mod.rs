@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 
 mod access;
@@ -32,13 +32,17 @@ mod request_details;
 mod requests;
 mod sign_in;
 
-use super::paging;
+use super::{layout, paging};
 use crate::gateway::Gateway;
 
 /// The routes of all console pages.
 pub(crate) fn router() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal/console", get(live::show))
+        .route(
+            "/portal/console/",
+            any(|| async { layout::redirect("/portal/console") }),
+        )
         .route("/portal/console/live", get(live::figures_fragment))
         .route(
             "/portal/console/sign-in",

@@ -13,13 +13,14 @@ const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, pa
 export const PAGES = [
   page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
   page('keys', '/portal/keys', 'API keys', 'production', 'Website', 'old laptop', 'disabled', 'Create key'),
+  page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
   page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
-  page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
+  page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
+  page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
   page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
   page('budgets', '/portal/budgets', 'Budgets', 'Everyone', 'Project Website', 'Key production', 'only tells', 'Set budget'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
-  page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
 ];
@@ -52,7 +53,6 @@ export const STATES = [
       await clickTo(page, 'link', 'Edit old laptop');
     },
   },
-  page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
   page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
@@ -103,15 +103,15 @@ let guesses = 0;
 /** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
+  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
+  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
   page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
-  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
   page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
-  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
-  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
   page('console-alerts', '/portal/console/alerts', 'Alerts', 'Each opens once', 'Over'),
+  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
   page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
 ];
 export const CONSOLE_STATES = [

@@ -1,0 +1,36 @@
+// Pages fit the screen: nothing scrolls sideways at any width, and the last column of each table is in sight.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { everywhere } from './support/places.mjs';
+
+/** The width and height of each screen, and whether the last column of tables must be in sight without scrolling. */
+const SCREENS = [[390, 844, true], [768, 1024, false], [1280, 800, true], [1920, 1080, true]];
+
+const widths = (page) => page.evaluate(() => {
+  const { scrollWidth, clientWidth } = document.scrollingElement;
+  return { scrollWidth, clientWidth };
+});
+
+/** The last cells of table rows that are not wholly inside the window. */
+const cutOff = (page) => page.$$eval('main tr > :last-child', (cells) => cells
+  .filter((cell) => cell.checkVisibility())
+  .filter((cell) => {
+    const { left, right } = cell.getBoundingClientRect();
+    return left < 0 || right > innerWidth + 1;
+  })
+  .map((cell) => cell.outerHTML.slice(0, 100)));
+
+test('every page fits every screen', async (t) => {
+  const bad = [];
+  await everywhere(t, {}, async (page, { name }) => {
+    for (const [width, height, shown] of SCREENS) {
+      await page.setViewport({ width, height });
+      const { scrollWidth, clientWidth } = await widths(page);
+      if (scrollWidth > clientWidth) bad.push(`${name} is ${scrollWidth} wide on ${clientWidth}`);
+      if (shown) for (const cell of await cutOff(page)) bad.push(`${name} at ${width}: ${cell}`);
+    }
+    await page.setViewport({ width: 1280, height: 800 });
+  });
+  assert.deepEqual(bad, []);
+});
