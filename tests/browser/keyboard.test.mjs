@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DEMO } from './support/gateway.mjs';
 import { everywhere, PAGES, resident } from './support/places.mjs';
-import { follow, go, textOf, visitor } from './support/visitor.mjs';
+import { follow, go, isThere, textOf, visitor } from './support/visitor.mjs';
 
 /** The focused element: its text, or the name of a field. */
 const focused = (page) => page.evaluate(() => {
@@ -98,7 +98,8 @@ test('a key is made and deleted without a mouse, from signing in to signing out'
   await follow(page, () => page.keyboard.press('Enter'));
   await tabTo(page, 'Delete the key');
   await follow(page, () => page.keyboard.press('Space'));
-  assert.doesNotMatch(await textOf(page), /by hand/);
+  assert.match(await textOf(page), /Key by hand deleted/);
+  assert.equal(await isThere(page, 'link', 'Delete by hand'), false);
   await tabTo(page, 'Sign out');
   await follow(page, () => page.keyboard.press('Enter'));
   assert.equal(await textOf(page, 'h1'), 'Sign in');

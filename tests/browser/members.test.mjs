@@ -8,17 +8,20 @@ import {
 } from './support/visitor.mjs';
 
 const PASSWORD = 'a password for the team';
-const ALWAYS = ['Overview', 'Usage', 'Plan and limits', 'Models', 'Members', 'Settings'];
+const ALWAYS = ['Plan and limits', 'Members', 'Settings'];
 
 /** The entries of the navigation for each role. */
 const NAVIGATION = {
-  owner: ['Overview', 'API keys', 'Playground', 'Usage', 'Requests', 'Billing', 'Budgets', ...ALWAYS.slice(2)],
-  billing: ['Overview', 'Usage', 'Billing', 'Budgets', ...ALWAYS.slice(2)],
-  developer: ['Overview', 'API keys', 'Playground', 'Usage', 'Requests', ...ALWAYS.slice(2)],
-  viewer: ALWAYS,
+  owner: [
+    'Overview', 'API keys', 'Projects', 'Playground', 'Models', 'Requests', 'Usage', 'Billing', 'Budgets', ...ALWAYS,
+  ],
+  billing: ['Overview', 'Models', 'Usage', 'Billing', 'Budgets', ...ALWAYS],
+  developer: ['Overview', 'API keys', 'Playground', 'Models', 'Requests', 'Usage', ...ALWAYS],
+  viewer: ['Overview', 'Models', 'Usage', ...ALWAYS],
 };
 const PATHS = {
   'API keys': '/portal/keys',
+  Projects: '/portal/projects',
   Playground: '/portal/playground',
   Requests: '/portal/requests',
   Billing: '/portal/billing',
@@ -138,7 +141,7 @@ test('billing sets a budget, its developer sees the bar, and it refuses', async 
   assert.equal(await statusWith(key), 402);
 
   await go(developer, '/portal/keys');
-  assert.match((await rowWith(developer, 'ci'))[5], /of \$0\.000000001 a month/);
+  assert.match((await rowWith(developer, 'ci'))[6], /of \$0\.000000001 a month/);
   await clickTo(developer, 'link', 'Edit ci');
   assert.match(await textOf(developer), /What binds the key is changed by owners/);
   await go(owner, '/portal/budgets');

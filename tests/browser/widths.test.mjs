@@ -1,4 +1,5 @@
-// Pages fit the screen: nothing scrolls sideways at any width, and the last column of each table is in sight.
+// Pages fit the screen: nothing scrolls sideways at any width, and the last column of each table is in sight. And
+// they are small.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,9 +22,22 @@ const cutOff = (page) => page.$$eval('main tr > :last-child', (cells) => cells
   })
   .map((cell) => cell.outerHTML.slice(0, 100)));
 
-test('every page fits every screen', async (t) => {
+/** The most bytes of a page with everything that it loads, compressed. */
+const MOST_BYTES = 60_000;
+
+/** The bytes of the page's body and of those of everything that it loaded, from the cache or not. */
+const bytes = (page) => page.evaluate(() => {
+  const [first] = performance.getEntriesByType('navigation');
+  const loaded = [first, ...performance.getEntriesByType('resource')];
+  return loaded.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
+});
+
+test('every page fits every screen, and has at most 60 kB with its assets', async (t) => {
   const bad = [];
   await everywhere(t, {}, async (page, { name }) => {
+    const loaded = await bytes(page);
+    assert.ok(loaded > 5_000, `${name}: only ${loaded} bytes were measured`);
+    if (loaded > MOST_BYTES) bad.push(`${name} has ${loaded} bytes`);
     for (const [width, height, shown] of SCREENS) {
       await page.setViewport({ width, height });
       const { scrollWidth, clientWidth } = await widths(page);
