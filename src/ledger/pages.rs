@@ -224,6 +224,20 @@ impl Ledger {
         }
     }
 
+    /// The accounts with these IDs, in no particular order; unknown IDs are left out.
+    pub(crate) async fn accounts_with_ids(
+        &self,
+        ids: impl IntoIterator<Item = &str>,
+    ) -> Result<Vec<Account>, LedgerError> {
+        let mut ids: Vec<_> = ids.into_iter().filter(|id| !has_nul(&[*id])).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.accounts_with_ids(&ids)),
+            Self::Shared(ledger) => ledger.accounts_with_ids(&ids).await,
+        }
+    }
+
     /// Creates the account with this ID unless it exists, so that a repeated sign-up creates one account.
     pub(crate) async fn ensure_account(
         &self,

@@ -11,7 +11,7 @@ use crate::{
     catalog::{Plan, Tier, Track},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub id: String,
     pub email: String,

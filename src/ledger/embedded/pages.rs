@@ -87,6 +87,12 @@ impl Embedded {
         Ok(found.collect())
     }
 
+    pub(crate) fn accounts_with_ids(&self, ids: &[&str]) -> Vec<Account> {
+        let directory = self.read();
+        let found = ids.iter().filter_map(|id| directory.account(id).ok());
+        found.cloned().collect()
+    }
+
     pub(crate) async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::EnsureAccount(account, reply))

@@ -17,7 +17,8 @@ use crate::{
     base::money::NanoUsd,
     db::postgres::Error,
     ledger::{
-        AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, LedgerError,
+        Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft,
+        LedgerError,
         conditions::{Conditions, Sql, Value},
     },
 };
@@ -139,6 +140,19 @@ impl Shared {
             })
         });
         Ok(found.collect::<Result<_, Error>>()?)
+    }
+
+    pub(crate) async fn accounts_with_ids(
+        &self,
+        ids: &[&str],
+    ) -> Result<Vec<Account>, LedgerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = ANY($1)");
+        let ids = [(&ids as _, Type::TEXT_ARRAY)];
+        let rows = self.inner.pool.query(&query, &ids).await?;
+        Ok(rows.iter().map(read_account).collect::<Result<_, _>>()?)
     }
 }
 

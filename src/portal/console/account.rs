@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{
     access::{Id, SignedInOperator},
+    account_names::AccountNames,
     account_people,
     accounts::{path, plans, state},
     actions,
@@ -59,6 +60,7 @@ pub(crate) async fn show(
         .invitations_of(&id, timestamp::now())
         .await?;
     let bought = payments::recent(&gateway, &id).await?;
+    let names = AccountNames::read(&gateway, [id.as_str()]).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }
@@ -77,16 +79,16 @@ pub(crate) async fn show(
         (keys::section(&me, &account, &newest_keys, &used))
         section {
             h2 { "Limits per minute" }
-            (limits::of_account(&gateway, &me, &id))
+            (limits::of_account(&gateway, &me, &id, &names))
         }
         section {
             h2 { "Latest requests" }
-            (requests::table(&calls))
+            (requests::table(&calls, &names))
             p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All its requests" } }
         }
         section {
             h2 { "Operator actions" }
-            (actions::table(&done))
+            (actions::table(&done, &names))
             p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All its actions" } }
         }
     };

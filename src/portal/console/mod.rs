@@ -13,6 +13,7 @@ use axum::{
 mod access;
 mod account;
 mod account_forms;
+mod account_names;
 mod account_people;
 mod accounts;
 mod actions;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place, scrolled},
     paging,
 };
@@ -66,11 +66,12 @@ pub(crate) async fn list(
     let mut calls = gateway.ledger.calls_page(&page).await?;
     let older = paging::cut(&mut calls).map(|last| list_url(&page, Some(last)));
     let newest = page.before.is_some().then(|| list_url(&page, None));
+    let names = names(&gateway, &calls).await?;
     let content = html! {
         h1 { "Requests" }
         (find_form(""))
         (filter_form(&page))
-        (table(&calls))
+        (table(&calls, &names))
         (paging::links("requests", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
@@ -87,6 +88,7 @@ async fn find_by_id(
     if let [only] = calls.as_slice() {
         return Ok(layout::redirect(&path(only.id)));
     }
+    let names = names(gateway, &calls).await?;
     let content = html! {
         h1 { "Requests" }
         (find_form(id))
@@ -94,7 +96,7 @@ async fn find_by_id(
             p.empty { "No request that was admitted has this ID. One that was refused before that is in the log alone." }
         } @else {
             p { (formatting::count(calls.len() as u64)) " requests have this ID." }
-            (table(&calls))
+            (table(&calls, &names))
         }
         p { a href="/portal/console/requests" { "All requests" } }
     };
@@ -167,7 +169,13 @@ fn filter_form(page: &CallsPage<'_>) -> Markup {
     }
 }
 
-pub(crate) fn table(calls: &[Call]) -> Markup {
+/// The names of the accounts that made these requests.
+pub(crate) async fn names(gateway: &Gateway, calls: &[Call]) -> Result<AccountNames, PortalError> {
+    let ids = calls.iter().map(|call| call.account_id.as_str());
+    Ok(AccountNames::read(gateway, ids).await?)
+}
+
+pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
     if calls.is_empty() {
         return html! { p.empty { "There are no such requests." } };
     }
@@ -184,17 +192,17 @@ pub(crate) fn table(calls: &[Call]) -> Markup {
                 th.number scope="col" { "Took" }
                 th scope="col" { "Outcome" }
             } }
-            tbody { @for call in calls { (row(call)) } }
+            tbody { @for call in calls { (row(call, names)) } }
         }
     };
     scrolled("Requests", &table)
 }
 
-fn row(call: &Call) -> Markup {
+fn row(call: &Call, names: &AccountNames) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(path(call.id)) { (formatting::moment(call.ended_ms.div_euclid(1_000))) } }
-            td { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
+            td { (names.link(&call.account_id)) }
             td {
                 code { (call.model) }
                 @if call.routed_model != call.model { " → " code { (call.routed_model) } }
