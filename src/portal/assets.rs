@@ -1,18 +1,20 @@
 //! Stylesheets, scripts and the logo. They are compiled into the binary and served under names with a digest of
-//! their content, so that browsers may cache them forever.
+//! their content, so that browsers may cache them forever. They are compressed once, at the first use.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use axum::{
     body::Body,
     extract::Path,
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
+use bytes::Bytes;
+use flate2::Compression;
 use maud::{Markup, PreEscaped};
 use sha2::{Digest as _, Sha256};
 
-use super::error::PortalError;
+use super::{compression, error::PortalError};
 
 const ALL: [(&str, &str, &str); 7] = [
     (
@@ -60,6 +62,15 @@ static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
     ALL.into_iter().map(path).collect()
 });
 
+/// Each asset compressed, by its file name.
+static COMPRESSED: LazyLock<HashMap<&str, Bytes>> = LazyLock::new(|| {
+    let compressed = |(name, _, text): (&'static str, &str, &str)| {
+        let gzip = compression::gzip(text.as_bytes(), Compression::best());
+        (name, Bytes::from(gzip))
+    };
+    ALL.into_iter().map(compressed).collect()
+});
+
 /// The path under which an asset is served; empty for an unknown name.
 pub(crate) fn path(name: &str) -> &'static str {
     PATHS.get(name).map_or("", String::as_str)
@@ -70,14 +81,24 @@ pub(crate) fn logo() -> Markup {
     PreEscaped(include_str!("assets/icon.svg").to_owned())
 }
 
-pub(crate) async fn serve(Path(name): Path<String>) -> Response {
+pub(crate) async fn serve(Path(name): Path<String>, sent: HeaderMap) -> Response {
     let requested = format!("/portal/assets/{name}");
     let found = ALL.into_iter().find(|(name, ..)| path(name) == requested);
-    let Some((_, kind, text)) = found else {
+    let Some((name, kind, text)) = found else {
         return PortalError::NotFound.into_response();
     };
-    let mut response = Response::new(Body::from(text));
+    let compressed = COMPRESSED.get(name);
+    let compressed = compressed.filter(|_| compression::accepts_gzip(&sent));
+    let mut response = match compressed {
+        Some(compressed) => {
+            let mut response = Response::new(Body::from(compressed.clone()));
+            compression::mark(response.headers_mut(), compressed.len());
+            response
+        }
+        None => Response::new(Body::from(text)),
+    };
     let headers = response.headers_mut();
+    compression::vary(headers);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     headers.insert(header::CACHE_CONTROL, forever);

@@ -21,6 +21,7 @@ pub(crate) const ATTEMPT_SECONDS: i64 = 10 * 60;
 /// How long the next page may take to be loaded.
 const CONFIRMATION_SECONDS: i64 = 60;
 const TOKEN_CHARS: usize = 43;
+const DIGEST_BYTES: usize = 32;
 
 /// The purpose of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,26 +77,37 @@ impl Kind {
 
 /// The secret of a session or visit. Only the cookie holds it; the store has its digest.
 #[derive(Clone)]
-pub(crate) struct Token(Secret);
+pub(crate) struct Token {
+    secret: Secret,
+    /// Hides the form token in this response, see [`Token::form_token`].
+    mask: [u8; DIGEST_BYTES],
+}
 
 impl Token {
     pub(crate) fn generate() -> Self {
-        Self(Secret::new(random_text(TOKEN_CHARS)))
+        Self::new(&random_text(TOKEN_CHARS))
+    }
+
+    fn new(secret: &str) -> Self {
+        Self {
+            secret: Secret::new(secret),
+            mask: rand::random(),
+        }
     }
 
     /// The token from the request's cookie, if it has the length of one of ours.
     pub(crate) fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
         let value = value(headers, kind.name(secure))?;
-        (value.len() == TOKEN_CHARS).then(|| Self(Secret::new(value)))
+        (value.len() == TOKEN_CHARS).then(|| Self::new(value))
     }
 
     pub(crate) fn secret(&self) -> &Secret {
-        &self.0
+        &self.secret
     }
 
     /// The digest under which the session is stored.
     pub(crate) fn digest(&self) -> backoffice::Digest {
-        Sha256::digest(self.0.reveal().as_bytes()).into()
+        Sha256::digest(self.secret.reveal().as_bytes()).into()
     }
 
     /// The digest under which a session opened with the operator token is stored. It depends on that token and on
@@ -105,25 +117,40 @@ impl Token {
         secret: &CookieSecret,
         operator_token: &Secret,
     ) -> backoffice::Digest {
-        let parts = [operator_token.reveal(), self.0.reveal()];
+        let parts = [operator_token.reveal(), self.secret.reveal()];
         secret.sign(Signed::OperatorSession, &parts)
     }
 
     /// The token that a form must carry to prove that it comes from a page rendered for this visitor.
+    ///
+    /// Each response masks it differently: pages are compressed and repeat texts of their address, so that the sizes of
+    /// many responses with the same token would reveal it (the BREACH attack).
     pub(crate) fn form_token(&self) -> String {
-        hex(&Sha256::digest(
-            [b"form ", self.0.reveal().as_bytes()].concat(),
-        ))
+        let masked = xor(self.form_digest(), self.mask);
+        BASE64_URL_SAFE_NO_PAD.encode([self.mask, masked].concat())
     }
 
-    /// Whether `sent` is the form token. Digests are compared, so the timing reveals nothing.
+    /// Whether `sent` is the form token, with any mask. Digests are compared, so the timing reveals nothing.
     pub(crate) fn has_form_token(&self, sent: &str) -> bool {
-        Secret::new(self.form_token()).matches(sent)
+        let sent = BASE64_URL_SAFE_NO_PAD.decode(sent).unwrap_or_default();
+        let [mask, masked] = match sent.as_chunks() {
+            ([mask, masked], []) => [*mask, *masked],
+            _ => return false,
+        };
+        Secret::new(hex(&self.form_digest())).matches(&hex(&xor(mask, masked)))
+    }
+
+    fn form_digest(&self) -> [u8; DIGEST_BYTES] {
+        Sha256::digest([b"form ", self.secret.reveal().as_bytes()].concat()).into()
     }
 
     pub(crate) fn set(&self, kind: Kind, secure: bool) -> HeaderValue {
-        cookie(kind, self.0.reveal(), kind.seconds(), secure)
+        cookie(kind, self.secret.reveal(), kind.seconds(), secure)
     }
+}
+
+fn xor(one: [u8; DIGEST_BYTES], other: [u8; DIGEST_BYTES]) -> [u8; DIGEST_BYTES] {
+    std::array::from_fn(|at| one[at] ^ other[at])
 }
 
 /// A `Set-Cookie` value for a cookie whose content is made elsewhere. `value` must be valid in a cookie.
@@ -221,6 +248,33 @@ mod tests {
         assert!(!back.has_form_token(&Token::generate().form_token()));
         assert!(Token::presented(&headers, Kind::Session, false).is_none());
         assert!(Token::presented(&headers, Kind::Visit, true).is_none());
+    }
+
+    #[test]
+    fn each_response_masks_the_form_token_differently() {
+        let token = Token::generate();
+        let headers = sent(&token.set(Kind::Session, false));
+        let presented = || Token::presented(&headers, Kind::Session, false).unwrap();
+        let (one, other) = (presented(), presented());
+        assert_ne!(one.form_token(), other.form_token());
+        assert_eq!(
+            one.form_token(),
+            one.clone().form_token(),
+            "one page has one"
+        );
+        assert!(one.has_form_token(&other.form_token()));
+        let masked = BASE64_URL_SAFE_NO_PAD.decode(one.form_token()).unwrap();
+        let changed = |at: usize| {
+            let mut bytes = masked.clone();
+            bytes[at] ^= 1;
+            BASE64_URL_SAFE_NO_PAD.encode(bytes)
+        };
+        for wrong in [changed(0), changed(63), String::new(), "AAAA".into()] {
+            assert!(!other.has_form_token(&wrong), "{wrong}");
+        }
+        let zeros = BASE64_URL_SAFE_NO_PAD.encode([0; 64]);
+        let unmasked = BASE64_URL_SAFE_NO_PAD.encode(&masked[32..]);
+        assert!(!other.has_form_token(&zeros) && !other.has_form_token(&unmasked));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod assets;
 mod billing;
 mod budgets;
 mod chart;
+mod compression;
 mod confirmation;
 mod console;
 mod cookies;
@@ -123,6 +124,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .layer(middleware::from_fn_with_state(
             gateway.clone(),
             headers::protect,
+        ))
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            compression::compress,
         ))
 }
 
