@@ -376,6 +376,24 @@ impl Ledger {
         }
     }
 
+    /// Like [`Self::find_calls`], of one account: others can use the same `X-Request-ID`.
+    pub(crate) async fn find_calls_of(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Vec<Call>, LedgerError> {
+        if let Some(id) = CallId::parse(id)
+            && let Some(call) = self.call(id).await?
+        {
+            let own = Some(call).filter(|call| call.account_id == account_id);
+            return Ok(own.into_iter().collect());
+        }
+        match self {
+            Self::Embedded(ledger) => ledger.calls_of_request(account_id, id).await,
+            Self::Shared(ledger) => ledger.calls_of_request(account_id, id).await,
+        }
+    }
+
     /// Sums of calls by day, account and model.
     pub(crate) async fn analytics(
         &self,
