@@ -179,8 +179,57 @@ const DELIVERIES: Table = Table {
     identity: None,
 };
 
+const REFUSED: Table = Table {
+    name: "backoffice_refused",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::int("at_ms"),
+        Column::text("request_id"),
+        Column::text("account_id"),
+        Column::text("key_id"),
+        Column::text("project_id"),
+        Column::text("member_id"),
+        Column::text("path"),
+        Column::text("model"),
+        Column::int("status"),
+        Column::text("code"),
+        Column::text("param"),
+        Column::text("message"),
+        Column::text("agent"),
+        Column::int("took_ms"),
+    ],
+    identity: None,
+};
+
+const REFUSED_COUNTS: Table = Table {
+    name: "backoffice_refused_counts",
+    key: &["account_id", "minute", "key_id", "status", "code", "writer"],
+    columns: &[
+        Column::text("account_id"),
+        Column::int("minute"),
+        Column::text("key_id"),
+        Column::int("status"),
+        Column::text("code"),
+        Column::text("writer"),
+        Column::int("requests"),
+    ],
+    identity: None,
+};
+
 const TABLES: &[Table] = &[
-    PEOPLE, SESSIONS, IDENTITIES, SPENT, SECRETS, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+    PEOPLE,
+    SESSIONS,
+    IDENTITIES,
+    SPENT,
+    SECRETS,
+    ACTIONS,
+    LINKS,
+    CHECKOUTS,
+    ALERTS,
+    DELIVERIES,
+    REFUSED,
+    REFUSED_COUNTS,
 ];
 
 #[test]

@@ -1,5 +1,5 @@
 //! The backoffice stores everything the portal needs beside the ledger: people who sign in, their sessions, one-time
-//! links, OpenID Connect identities and the secret that signs cookies, checkouts, operator actions, and alerts with their deliveries. It also has the
+//! links, OpenID Connect identities and the secret that signs cookies, checkouts, operator actions, refused requests, and alerts with their deliveries. It also has the
 //! clients for the services that these depend on: SMTP, webhooks, OpenID Connect issuers and payment providers.
 //!
 //! The store is separate from the ledger, in an SQLite file or over PostgreSQL connections of its own, so a failure here
@@ -32,6 +32,7 @@ mod password;
 pub(crate) mod payments;
 mod people;
 mod postgres;
+mod refused;
 mod roster;
 mod schema;
 mod sessions;
@@ -50,6 +51,7 @@ pub use self::{
     links::{MadeLink, NewLink, Purpose},
     members::TeamRole,
     people::{NewPerson, Role},
+    refused::RefusedRequest,
     sessions::{Digest, NewSession},
 };
 pub(crate) use self::{
@@ -62,6 +64,7 @@ pub(crate) use self::{
     links::Link,
     password::Passwords,
     people::{Person, email_key},
+    refused::{RefusedCount, RefusedKind, RefusedPage},
     sessions::Session,
     throttle::{Attempt, Throttle},
 };

@@ -155,6 +155,42 @@ macro_rules! tables {
             CREATE INDEX backoffice_deliveries_by_alert ON backoffice_deliveries (alert_id);
             CREATE INDEX backoffice_deliveries_due ON backoffice_deliveries (next_at)
                 WHERE state = 'waiting';
+            -- Requests that got an error and were not admitted as calls: the last thousand of each account.
+            CREATE TABLE backoffice_refused (
+                id         TEXT PRIMARY KEY NOT NULL,
+                at_ms      BIGINT NOT NULL,
+                request_id TEXT NOT NULL,
+                account_id TEXT NOT NULL,
+                key_id     TEXT NOT NULL,
+                -- Project and member of the key at that time.
+                project_id TEXT,
+                member_id  TEXT,
+                path       TEXT NOT NULL,
+                model      TEXT,
+                status     BIGINT NOT NULL,
+                -- The code of the error, or its type if that says more.
+                code       TEXT NOT NULL,
+                param      TEXT,
+                message    TEXT NOT NULL,
+                agent      TEXT,
+                took_ms    BIGINT NOT NULL
+            );
+            -- The last ones of an account, those with a request ID, and the last ones of all accounts.
+            CREATE INDEX backoffice_refused_by_account ON backoffice_refused (account_id, at_ms, id);
+            CREATE INDEX backoffice_refused_by_request ON backoffice_refused (request_id);
+            CREATE INDEX backoffice_refused_by_time ON backoffice_refused (at_ms, id);
+            -- How many there were in each minute since 1970, as each gateway process has counted them.
+            CREATE TABLE backoffice_refused_counts (
+                account_id TEXT NOT NULL,
+                minute     BIGINT NOT NULL,
+                key_id     TEXT NOT NULL,
+                status     BIGINT NOT NULL,
+                code       TEXT NOT NULL,
+                writer     TEXT NOT NULL,
+                requests   BIGINT NOT NULL,
+                PRIMARY KEY (account_id, minute, key_id, status, code, writer)
+            );
+            CREATE INDEX backoffice_refused_counts_by_minute ON backoffice_refused_counts (minute);
             "
         )
     };

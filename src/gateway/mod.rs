@@ -38,6 +38,7 @@ mod hybrids;
 pub(crate) mod metrics;
 mod portal;
 mod refusals;
+mod refused_requests;
 pub(crate) mod retries;
 mod tally;
 mod tasks;
@@ -47,8 +48,9 @@ pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
 pub(crate) use admissions::{Admissions, Overloaded, Permit};
 pub(crate) use alerts::Alerts;
 pub(crate) use hybrids::task_text;
-pub(crate) use portal::Portal;
+pub(crate) use portal::{Portal, RequestPages};
 pub(crate) use refusals::Refusals;
+pub(crate) use refused_requests::RefusedRequests;
 pub(crate) use retries::Retries;
 pub(crate) use tally::{ChoiceTally, HybridTally, Tally};
 pub(crate) use tasks::Tasks;
@@ -102,6 +104,8 @@ pub struct Gateway {
     pub retries: Arc<Retries>,
     /// Bounds on refused requests.
     pub refusals: Refusals,
+    /// Refused requests that are not written yet.
+    pub(crate) refused_requests: RefusedRequests,
     /// Calls and other work that must finish before the process exits.
     pub tasks: Tasks,
     /// Jobs that run for as long as the gateway does.
@@ -204,6 +208,7 @@ impl Gateway {
             max_overdraft: config.max_overdraft,
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             refusals: Refusals::new(config.refusals),
+            refused_requests: RefusedRequests::default(),
             retries: Retries::new(config.retries),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),

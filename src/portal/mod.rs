@@ -101,6 +101,8 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))
+        .route("/portal/requests/refused", get(requests::refused::show))
+        .route("/portal/requests/find", get(requests::find))
         .route("/portal/requests/{id}", get(requests::show_details))
         .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))

@@ -106,6 +106,7 @@ pub(crate) async fn run(
     };
     match caller {
         Ok(caller) => {
+            log.caller(&caller);
             let chat = Endpoint::ChatCompletions;
             let native = NativeHeaders::default();
             let headers = CallHeaders {

@@ -1,13 +1,19 @@
-//! An account's requests: a list with filters, and the details of each. Prompts and responses are not part of
-//! it.
+//! An account's requests: a list with filters, and the details of each; those that were refused have a list of their
+//! own. Prompts and responses are not part of it.
 
 mod details;
+mod found;
 mod list;
+mod open;
 mod outcome;
+pub(crate) mod refused;
+pub(crate) mod refused_details;
+mod remedy;
 
 pub(crate) use self::{
-    details::{agent, cost, retries, show_details},
+    details::{agent, cost, retries},
     list::{show, table},
+    open::{find, show as show_details},
 };
 
 use maud::{Markup, html};

@@ -115,6 +115,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .spawn(jobs::retries::run(gateway.clone()));
     gateway
         .background
+        .spawn(jobs::refused::run(gateway.clone()));
+    gateway
+        .background
         .spawn(jobs::sampler::run(gateway.clone()));
     gateway
         .background
@@ -190,6 +193,9 @@ impl Running {
             shutdown.end_grace_period();
             // Long enough to send the last event of a stream. Clients that do not read get no more time.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
+        }
+        if let Err(error) = self.gateway.write_refused_requests().await {
+            tracing::warn!(%error, "the last refused requests could not be written");
         }
         self.gateway.ledger.close().await;
         // A thread that hangs must not delay the end of the process.

@@ -46,6 +46,7 @@ mod links;
 mod members;
 mod people;
 mod postgres;
+mod refused;
 mod sessions;
 mod sqlite;
 

@@ -28,6 +28,7 @@ mod live;
 mod margin;
 mod models;
 mod people;
+mod refused;
 mod request_details;
 mod requests;
 mod sign_in;
@@ -93,6 +94,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             get(account_people::confirm_remove).post(account_people::remove),
         )
         .route("/portal/console/requests", get(requests::list))
+        .route("/portal/console/requests/refused", get(refused::list))
         .route("/portal/console/requests/{id}", get(request_details::show))
         .route(
             "/portal/console/models",

@@ -13,7 +13,7 @@ use super::{
     access::SignedInOperator,
     accounts,
     frame::{self, Place, scrolled},
-    paging,
+    paging, refused,
 };
 use crate::{
     api::loggable,
@@ -38,7 +38,7 @@ pub(crate) struct RequestsQuery {
 }
 
 /// The path of a request's details page.
-pub(crate) fn path(id: CallId) -> String {
+pub(crate) fn path(id: impl std::fmt::Display) -> String {
     format!("/portal/console/requests/{id}")
 }
 
@@ -69,6 +69,7 @@ pub(crate) async fn list(
     let content = html! {
         h1 { "Requests" }
         (find_form(""))
+        p { a href="/portal/console/requests/refused" { "Refused requests" } }
         (filter_form(&page))
         (table(&calls))
         (paging::links("requests", newest.as_deref(), older.as_deref()))
@@ -83,19 +84,25 @@ async fn find_by_id(
     me: &SignedInOperator,
     id: &str,
 ) -> Result<Response, PortalError> {
-    let calls = gateway.ledger.find_calls(&loggable(id)).await?;
-    if let [only] = calls.as_slice() {
-        return Ok(layout::redirect(&path(only.id)));
+    let id = &*loggable(id).replace('\0', "\u{fffd}");
+    let calls = gateway.ledger.find_calls(id).await?;
+    gateway.write_refused_now().await;
+    let refused = gateway.backoffice.find_refused(id, None).await?;
+    match (calls.as_slice(), refused.as_slice()) {
+        ([only], []) => return Ok(layout::redirect(&path(only.id))),
+        ([], [only]) => return Ok(layout::redirect(&path(&only.id))),
+        _ => {}
     }
     let content = html! {
         h1 { "Requests" }
         (find_form(id))
-        @if calls.is_empty() {
-            p.empty { "No request that was admitted has this ID. One that was refused before that is in the log alone." }
+        @if calls.is_empty() && refused.is_empty() {
+            p.empty { "No matching requests. One that was refused without a known key is in the log alone." }
         } @else {
-            p { (formatting::count(calls.len() as u64)) " requests have this ID." }
-            (table(&calls))
+            p { (formatting::count((calls.len() + refused.len()) as u64)) " requests have this ID." }
         }
+        @if !calls.is_empty() { (table(&calls)) }
+        @if !refused.is_empty() { (refused::table(&refused)) }
         p { a href="/portal/console/requests" { "All requests" } }
     };
     Ok(frame::page(me, Place::Requests, "Requests", &content).into_response())
@@ -129,7 +136,7 @@ fn list_url(page: &CallsPage<'_>, last: Option<&Call>) -> String {
     format!("/portal/console/requests?{}", pairs.join("&"))
 }
 
-fn find_form(id: &str) -> Markup {
+pub(super) fn find_form(id: &str) -> Markup {
     html! {
         form.inline method="get" action="/portal/console/requests" role="search" {
             label { "Request ID or call ID"

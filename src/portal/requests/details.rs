@@ -1,8 +1,5 @@
 //! The details of one request: time, key, model, cost and outcome.
 
-use std::sync::Arc;
-
-use axum::extract::{Path, State, rejection::PathRejection};
 use maud::{Markup, html};
 
 use super::{key_label, outcome};
@@ -13,47 +10,35 @@ use crate::{
     },
     catalog::{Line, TokenKind},
     gateway::Gateway,
-    ledger::{Breakdown, Call, CallId, Charged, Key, Replay, ReplayKind, Step},
+    ledger::{Breakdown, Call, Charged, Key, Replay, ReplayKind, Step},
     portal::{
         error::PortalError,
         formatting,
         layout::{self, Page, Place},
         models::rate_per_million,
         session::SignedIn,
-        sight::Sight,
     },
     wire::agent::Agent,
 };
 
-pub(crate) async fn show_details(
-    State(gateway): State<Arc<Gateway>>,
-    me: SignedIn,
-    id: Result<Path<String>, PathRejection>,
+/// The page of a call that the person sees.
+pub(super) async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    call: &Call,
+    keys: &[Key],
 ) -> Result<Page, PortalError> {
-    let id = id.ok().and_then(|Path(id)| CallId::parse(&id));
-    let id = id.ok_or(PortalError::NotFound)?;
-    let call = gateway.ledger.call(id).await?;
-    // A request of another account, or one that the person does not see, gives the same response as an unknown ID, by the
-    // same code path.
-    let sight = Sight::of(&gateway, &me).await?;
-    let call = call.filter(|call| call.account_id == me.account.id && sight.sees_call(call));
-    let call = call.ok_or(PortalError::NotFound)?;
-    let mut keys = gateway
-        .ledger
-        .keys_with_ids([call.payer.key_id.as_str()])
-        .await?;
-    keys.retain(|key| me.sees_key(key));
     let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
         p { (outcome::badge(call.outcome)) " " (outcome::explanation(call.outcome)) }
-        (facts(&call, &keys))
-        (cost(&call))
+        (facts(call, keys))
+        (cost(call))
         (steps(&call.steps))
         (retries(&replays))
     };
-    Ok(layout::page(&me, Place::Requests, "Request", &content))
+    Ok(layout::page(me, Place::Requests, "Request", &content))
 }
 
 fn facts(call: &Call, keys: &[Key]) -> Markup {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{key_label, outcome, path};
+use super::{key_label, open::find_form, outcome, path, refused};
 use crate::{
     catalog::Plan,
     gateway::Gateway,
@@ -150,6 +150,8 @@ pub(crate) async fn show(
     let content = html! {
         h1 { "Requests" }
         p.muted { "Prompts and responses are not part of this list." }
+        (find_form(""))
+        p { a href=(refused::PATH) { "Refused requests" } }
         (form(&gateway, &filter, &selectable, &keys))
         @if calls.is_empty() {
             (nothing(&filter))

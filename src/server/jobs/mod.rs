@@ -3,6 +3,7 @@
 pub(crate) mod alerter;
 pub(crate) mod pruner;
 pub(crate) mod reconciler;
+pub(crate) mod refused;
 pub(crate) mod retention;
 pub(crate) mod retries;
 pub(crate) mod sampler;

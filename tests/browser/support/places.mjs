@@ -36,6 +36,16 @@ export const STATES = [
       await follow(page, () => page.click('main tbody a'));
     },
   },
+  page('refused-requests', '/portal/requests/refused', 'Refused requests', 'Last 24 hours', 'Unknown model'),
+  {
+    name: 'refused-request',
+    says: ['Unknown model', 'What to do', 'How often', 'svc-natve-fast'],
+    async open(page) {
+      await go(page, '/portal/requests/refused?code=model_not_found');
+      await follow(page, () => page.click('main > .scroll tbody a'));
+    },
+  },
+  page('found-nothing', '/portal/requests/find?id=nothing', 'Find a request', 'No matching requests'),
   {
     name: 'delete-key',
     says: ['Delete old laptop?', 'Keep it'],
@@ -138,6 +148,15 @@ export const CONSOLE_STATES = [
     async open(page) {
       await go(page, '/portal/console/requests?model=svc-basic');
       await follow(page, () => page.click('main tbody a'));
+    },
+  },
+  page('console-refused-requests', '/portal/console/requests/refused', 'Refused requests', 'svc-natve-fast'),
+  {
+    name: 'console-refused-request',
+    says: ['Unknown model', 'svc-natve-fast', 'How often'],
+    async open(page) {
+      await go(page, '/portal/console/requests/refused?model=svc-natve-fast');
+      await follow(page, () => page.click('main > .scroll tbody a'));
     },
   },
   {

@@ -26,6 +26,7 @@ pub mod process;
 pub mod proxy;
 pub mod raw;
 pub mod redis_server;
+pub mod refused;
 pub mod responses;
 pub mod retries;
 pub mod serving;
