@@ -45,8 +45,8 @@ pub(super) fn record(
     answered: Answered<'_>,
 ) {
     let requests = &gateway.refused_requests;
-    let has_former_key =
-        answered.status == StatusCode::UNAUTHORIZED && !requests.is_of_nobody(&sender.invalid_keys);
+    let has_former_key = answered.status == StatusCode::UNAUTHORIZED
+        && !requests.were_never_valid(&sender.invalid_keys);
     if sender.payer.is_none() && !has_former_key {
         return;
     }

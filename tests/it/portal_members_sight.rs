@@ -56,7 +56,7 @@ impl Team {
 
     async fn calls(&self, browser: &Browser) -> Vec<String> {
         let list = browser.get("/portal/requests").await;
-        links(list.assert_page(), "/portal/requests/")
+        links(list.assert_page(), "/portal/requests/call_")
     }
 }
 
@@ -158,7 +158,7 @@ async fn developers_see_the_requests_and_usage_of_their_own_keys() {
     let filtered = format!("/portal/requests?key={}", team.keys[2].1);
     let seen = team.one.get(&filtered).await;
     assert_eq!(names(&seen), ["of-one"], "which the filter offers");
-    assert!(links(&seen.text, "/portal/requests/").is_empty());
+    assert!(links(&seen.text, "/portal/requests/call_").is_empty());
     // The playground has a key for each person.
     for browser in [&team.one, &team.other] {
         browser.get("/portal/playground").await.assert_page();
@@ -274,6 +274,6 @@ async fn billing_and_viewers_see_usage_without_keys() {
     assert!(page.assert_page().contains("Request <code>call_"));
     assert!(links(&page.text, "/portal/requests").is_empty());
     let owners = team.owner.get("/portal/billing").await;
-    assert_eq!(links(&owners.text, "/portal/requests/").len(), 3);
+    assert_eq!(links(&owners.text, "/portal/requests/call_").len(), 3);
     team.gateway.stop().await;
 }

@@ -220,7 +220,7 @@ async fn the_list_has_pages_and_filters() {
     let counted = rows(&first, "Refused in the last 24 hours");
     assert_eq!(counted[1][3], "60");
     assert_eq!(counted[2], ["Unknown path", "route_not_found", "404", "1"]);
-    let filter = links(&first, &format!("{REFUSED}?status=404&code=route"));
+    let filter = links(&first, &format!("{REFUSED}?status=404&amp;code=route"));
     assert_eq!(of(&admin.page(&filter[0]).await).len(), 1);
     let by_model = admin.page(&format!("{REFUSED}?model=other")).await;
     assert_eq!(of(&by_model).len(), 6);

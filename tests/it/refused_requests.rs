@@ -4,9 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Step, TestGateway,
+    Answer, RawConnection, Step, TestGateway,
     bodies::hello_with,
-    gateway::{answer, hello},
+    gateway::{answer, hello, until},
     messages::{self, writing},
     portal::Browser,
     refused::{page_of, request_id, stored},
@@ -16,9 +16,9 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 const CHAT: &str = "/v1/chat/completions";
-/// A body of three megabytes takes more memory than an account may use.
+/// An account has memory for one large body at a time.
 const LITTLE_MEMORY: [(&str, &str); 3] = [
-    ("SERVER__MAX_BODY_BYTES", "8388608"),
+    ("SERVER__MAX_BODY_BYTES", "2097152"),
     ("SERVER__BODY_MEMORY_BYTES", "25165824"),
     ("SERVER__BODY_MEMORY_SHARE_PERCENT", "25"),
 ];
@@ -74,6 +74,19 @@ impl Customer {
     }
 }
 
+/// A request that takes memory, because the rest of its large body does not come.
+async fn half_sent(gateway: &TestGateway, key: &str) -> RawConnection {
+    let mut connection = RawConnection::open(gateway.public).await;
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\ncontent-length: 2000000\r\n\r\n"
+    );
+    connection.send(head).await;
+    connection.send("x".repeat(1_500_000)).await;
+    let reserved = || gateway.inside().body_memory.reserved();
+    until("its memory is reserved", || reserved() > 4_000_000).await;
+    connection
+}
+
 #[tokio::test]
 async fn every_refusal_is_kept_with_its_code_and_message() {
     let customer = Customer::new(&LITTLE_MEMORY).await;
@@ -90,7 +103,8 @@ async fn every_refusal_is_kept_with_its_code_and_message() {
         .await;
     customer.send(&slow, CHAT, &hello(MODEL)).await.assert_ok();
     let wrong = hello_with(MODEL, json!({ "temperature": 99 }));
-    let large = hello_with(MODEL, json!({ "padding": "x".repeat(3_000_000) }));
+    let _half_sent = half_sent(&customer.gateway, &plain).await;
+    let large = hello_with(MODEL, json!({ "padding": "x".repeat(1_500_000) }));
 
     for (status, code, told, key, path, body) in [
         (

@@ -58,8 +58,8 @@ impl RefusedRequests {
         self.buffer().add_with_keys(keys, refused);
     }
 
-    /// Whether these keys are known to have never been valid, so that nobody sees requests with them.
-    pub(crate) fn is_of_nobody(&self, keys: &[KeyDigest]) -> bool {
+    /// Whether these keys are known to have never been valid, so that no account sees requests with them.
+    pub(crate) fn were_never_valid(&self, keys: &[KeyDigest]) -> bool {
         keys.is_empty() || self.buffer().is_strange(keys)
     }
 
