@@ -12,6 +12,8 @@ contract!(
     old_records_and_counts_are_deleted,
 );
 
+type Condition = fn(&RefusedRequest) -> bool;
+
 const AT_MS: i64 = NOW * 1_000;
 
 fn refused(account: &str, number: i64) -> RefusedRequest {
@@ -120,7 +122,6 @@ async fn pages_follow_each_other_and_keep_to_the_filter(given: Given) {
         account_id: Some("acct_1"),
         ..RefusedPage::default()
     };
-    type Condition = fn(&RefusedRequest) -> bool;
     let filters: [(RefusedPage<'_>, Condition); 7] = [
         (
             RefusedPage {

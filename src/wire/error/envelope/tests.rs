@@ -185,6 +185,6 @@ fn an_error_quotes_no_more_than_the_start_of_a_long_value() {
         );
         let body = body.with_request_url(Some(url.clone()));
         assert!(body.to_json().len() < 1_000, "{text:?}");
-        assert!(body.message.len() > 100 && body.to_json().contains(&url));
+        assert!(!body.message.is_empty() && body.to_json().contains(&url));
     }
 }
