@@ -20,6 +20,7 @@ use crate::{
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// The response to a refused request.
+#[derive(Clone, Copy)]
 pub(super) struct Answered<'a> {
     pub path: &'a str,
     pub status: StatusCode,

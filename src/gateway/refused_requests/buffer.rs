@@ -78,7 +78,7 @@ impl Buffer {
         self.strange.contains(keys)
     }
 
-    /// Remembers keys of nobody, so that they are not looked up again.
+    /// Remembers keys that were never valid, so that they are not looked up again.
     pub(super) fn add_strange(&mut self, keys: Vec<KeyDigest>) {
         if self.strange.len() >= MAX_STRANGE {
             self.strange.clear();
