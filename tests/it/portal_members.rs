@@ -20,7 +20,7 @@ const MONEY: &[&str] = &["owner", "billing"];
 const OWNERS: &[&str] = &["owner"];
 
 /// Every route of signed-in people, the methods that it has, and the roles that may use it.
-const ROUTES: [(&str, &str, &[&str]); 37] = [
+const ROUTES: [(&str, &str, &[&str]); 39] = [
     ("/portal", "GET", ALL),
     ("/portal/sign-out", "POST", ALL),
     ("/portal/keys", "GET POST", KEYS),
@@ -41,6 +41,8 @@ const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal/usage", "GET", ALL),
     ("/portal/usage.csv", "GET", ALL),
     ("/portal/requests", "GET", KEYS),
+    ("/portal/requests/refused", "GET", KEYS),
+    ("/portal/requests/find", "GET", KEYS),
     ("/portal/requests/{id}", "GET", KEYS),
     ("/portal/billing", "GET", MONEY),
     ("/portal/billing/checkout", "POST", MONEY),

@@ -60,9 +60,7 @@ pub(crate) async fn find(
     me: SignedIn,
     ReadQuery(query): ReadQuery<FindQuery>,
 ) -> Result<Response, PortalError> {
-    let Some(id) = non_empty(query.id.as_ref()) else {
-        return Ok(layout::redirect("/portal/requests"));
-    };
+    let id = non_empty(query.id.as_ref()).unwrap_or_default();
     let found = Found::with_id(&gateway, &me, id).await?;
     if let Some(path) = found.only() {
         return Ok(layout::redirect(&path));
@@ -72,7 +70,9 @@ pub(crate) async fn find(
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Find a request" }
         (find_form(id))
-        @if found.is_nothing() {
+        @if id.is_empty() {
+            p.muted { "The request ID is in the header X-Request-ID of a response." }
+        } @else if found.is_nothing() {
             p.empty {
                 "No matching requests. Check the ID: it is in the header X-Request-ID of the response. "
                 "Refused requests are kept for 30 days, the last 1,000 of the account."
