@@ -8,6 +8,7 @@ mod outcome;
 pub(crate) use self::{
     details::{agent, cost, retries, show_details},
     list::{show, table},
+    outcome::{label as outcome_label, operator_label},
 };
 
 use maud::{Markup, html};

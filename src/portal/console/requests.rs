@@ -23,6 +23,7 @@ use crate::{
         error::PortalError,
         formatting, layout,
         query::{ReadQuery, non_empty},
+        requests::operator_label,
     },
 };
 
@@ -155,7 +156,7 @@ fn filter_form(page: &CallsPage<'_>) -> Markup {
                 select name="outcome" {
                     option value="" { "all" }
                     @for one in Outcome::ALL {
-                        option value=(one.as_str()) selected[page.outcome == Some(one)] { (one.as_str()) }
+                        option value=(one.as_str()) selected[page.outcome == Some(one)] { (operator_label(one)) }
                     }
                 }
             }
@@ -208,14 +209,14 @@ fn row(call: &Call) -> Markup {
     }
 }
 
-/// The outcome by its identifier, as in the ledger, the operator API and the metrics.
+/// The outcome, with its identifier in the ledger, the operator API and the metrics as a hint.
 pub(crate) fn outcome(outcome: Outcome) -> Markup {
     let class = match outcome {
         Outcome::Answered => "badge good",
         Outcome::ClientLeft => "badge",
         _ => "badge bad",
     };
-    html! { span class=(class) { (outcome.as_str()) } }
+    html! { span class=(class) title=(outcome.as_str()) { (operator_label(outcome)) } }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(crate) async fn show_details(
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
-        p { (outcome::badge(call.outcome)) " " (outcome::explanation(call.outcome)) }
+        p { (outcome::badge(call.outcome)) " " (outcome::explanation(&call)) }
         (facts(&call, &keys))
         (cost(&call))
         (steps(&call.steps))
@@ -60,7 +60,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
     let first_byte = call.first_byte_ms.map(|at| at - call.admitted_ms);
     html! {
         dl {
-            dt { "Begun" }
+            dt { "Started" }
             dd {
                 (formatting::moment(call.admitted_ms.div_euclid(1_000))) " "
                 span.muted { (timestamp::shown_ms(call.admitted_ms)) }
@@ -69,21 +69,23 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dd { (key_label(keys, &call.payer.key_id)) }
             dt { "Requested model" }
             dd { code { (call.model) } }
-            dt { "Answered by" }
-            dd {
-                @if call.routed_model == call.model { "the same model" }
-                @else { code { (call.routed_model) } }
+            @if answered(call) {
+                dt { "Answered by" }
+                dd { code { (call.routed_model) } }
+            } @else if call.routed_model != call.model {
+                dt { "Chosen model" }
+                dd { code { (call.routed_model) } " " span.muted { "It did not answer." } }
             }
-            dt { "Form" }
-            dd { @if call.stream { "A stream" } @else { "One answer" } }
+            dt { "Response" }
+            dd { @if call.stream { "Streamed" } @else { "In one piece" } }
             dt { "Time to first byte" }
             dd {
                 @match first_byte {
                     Some(ms) => { (formatting::duration(ms)) },
-                    None => { "There was none" },
+                    None => { "No response" },
                 }
             }
-            dt { "Took" }
+            dt { "Duration" }
             dd { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             @if let Some(sender) = call.agent.as_deref() { (agent(sender)) }
             dt { "Request ID" }
@@ -93,6 +95,11 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             }
         }
     }
+}
+
+/// Whether a model answered the call, in full or in part.
+fn answered(call: &Call) -> bool {
+    call.charged.is_some() || call.first_byte_ms.is_some()
 }
 
 /// The requests that got the response of this one. The console's details page shows them too.
@@ -126,7 +133,7 @@ pub(crate) fn agent(agent: &Agent) -> Markup {
         ("Session", &agent.session),
         ("Agent of the session", &agent.id),
         ("Started by", &agent.parent_id),
-        ("Its role", &agent.role),
+        ("Role", &agent.role),
     ];
     html! {
         @for (name, value) in said {
@@ -157,15 +164,15 @@ fn bill(call: &Call, charged: Charged) -> Markup {
     let Breakdown { lines, answers } = call.breakdown(usage);
     let fee = call.prices.request;
     html! {
-        div.scroll tabindex="0" role="region" aria-label="What it cost" {
+        div.scroll tabindex="0" role="region" aria-label="Cost breakdown" {
             table {
-                caption { "What it cost" }
+                caption { "Cost breakdown" }
                 thead {
                     tr {
                         th scope="col" { "Tokens" }
                         th.number scope="col" { "Count" }
                         th.number scope="col" { "Rate per million" }
-                        th.number scope="col" { "Comes to" }
+                        th.number scope="col" { "Amount" }
                     }
                 }
                 tbody {
@@ -231,8 +238,8 @@ fn steps(steps: &[Step]) -> Markup {
                     thead {
                         tr {
                             th scope="col" { "Step" }
-                            th scope="col" { "What came of it" }
-                            th.number scope="col" { "Took" }
+                            th scope="col" { "Result" }
+                            th.number scope="col" { "Duration" }
                         }
                     }
                     tbody {

@@ -217,7 +217,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &[Key], named: &[Key
                     option value="" { "All endings" }
                     @for one in Outcome::ALL {
                         option value=(one.as_str()) selected[filter.outcome == Some(one)] {
-                            (outcome::option_label(one))
+                            (outcome::label(one))
                         }
                     }
                 }

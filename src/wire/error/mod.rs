@@ -15,11 +15,13 @@ mod envelope;
 mod messages;
 mod over_budget;
 mod overflow;
+mod recorded;
 mod unpaid;
 mod upstream;
 
 pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed};
 pub(crate) use over_budget::OverBudget;
+pub(crate) use recorded::RecordedFailure;
 pub(crate) use unpaid::Unpaid;
 pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 

@@ -30,7 +30,7 @@ export const STATES = [
   page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
   {
     name: 'request',
-    says: ['Request', 'svc-basic', 'What it cost', 'Charged', 'Steps', 'convert_units'],
+    says: ['Request', 'svc-basic', 'Cost breakdown', 'Charged', 'Steps', 'convert_units'],
     async open(page) {
       await go(page, '/portal/requests?model=svc-basic');
       await follow(page, () => page.click('main tbody a'));
