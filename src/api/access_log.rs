@@ -300,9 +300,14 @@ struct Line {
 }
 
 impl Line {
-    /// Whether it is a request of the API, or of the portal's playground, which sends such requests.
+    /// Whether it is a request of the API, or of the portal's playground, which sends such requests: from a script, or by
+    /// a form.
     fn is_api_request(&self) -> bool {
-        self.path == "/v1" || self.path.starts_with("/v1/") || self.path == "/portal/playground/run"
+        match &*self.path {
+            "/v1" | "/portal/playground/run" => true,
+            "/portal/playground" => self.method == Method::POST,
+            path => path.starts_with("/v1/"),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::PortalError;
 
-const ALL: [(&str, &str, &str); 7] = [
+const ALL: [(&str, &str, &str); 13] = [
     (
         "portal.css",
         "text/css; charset=utf-8",
@@ -44,6 +44,36 @@ const ALL: [(&str, &str, &str); 7] = [
         "portal.js",
         "text/javascript; charset=utf-8",
         include_str!("assets/portal.js"),
+    ),
+    (
+        "playground-markdown.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-markdown.js"),
+    ),
+    (
+        "playground-code.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-code.js"),
+    ),
+    (
+        "playground-turns.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-turns.js"),
+    ),
+    (
+        "playground-request.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-request.js"),
+    ),
+    (
+        "playground.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground.js"),
+    ),
+    (
+        "playground.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/playground.css"),
     ),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

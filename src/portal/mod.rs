@@ -105,7 +105,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))
         .route("/portal/models", get(models::show))
-        .route("/portal/playground", get(playground::show))
+        .route(
+            "/portal/playground",
+            get(playground::show).post(playground::answer),
+        )
         .route("/portal/playground/run", post(playground::run))
         .route("/portal/playground/charge", get(playground::charge))
         .merge(members::router())

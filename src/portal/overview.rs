@@ -9,7 +9,9 @@ use super::{
     error::PortalError,
     formatting::{count, moment, money, money_rounded},
     layout::{self, Page, Place},
-    notice, requests,
+    notice,
+    playground::is_playground_key,
+    requests,
     rights::Right,
     session::SignedIn,
     sight::Sight,
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, CallsPage, DayUse, KeyState},
+    ledger::{Balances, CallsPage, DayUse, Key, KeyState},
 };
 
 const SHOWN_REQUESTS: usize = 8;
@@ -50,7 +52,8 @@ pub(crate) async fn show(
     };
     let calls = ledger.calls_page(&latest).await?;
     let mut own = live_keys.iter().filter(|key| me.sees_key(key));
-    let has_key = own.any(|key| key.state == KeyState::Active);
+    let is_ready = |key: &Key| key.state == KeyState::Active && !is_playground_key(key);
+    let has_key = own.any(is_ready);
     let used = calls.iter().map(|call| call.payer.key_id.as_str());
     let mut keys = ledger.keys_with_ids(used).await?;
     keys.retain(|key| me.sees_key(key));
@@ -131,7 +134,7 @@ fn first_steps(gateway: &Gateway, me: &SignedIn, has_key: bool, balances: &Balan
                     li { "Get some credit: see " a href="/portal/billing" { "Billing" } "." }
                 }
                 li {
-                    @if has_key { "You have a key. It was shown when it was made; " a href="/portal/keys" { "make another" } " if it is lost." }
+                    @if has_key { "You have an API key. Lost it? " a href="/portal/keys" { "Create another" } "." }
                     @else { a href="/portal/keys" { "Create an API key" } "." }
                 }
                 li { "Send this, with the key in its place, or try the " a href="/portal/playground" { "playground" } " first:" }

@@ -142,6 +142,7 @@ mod portal_payments;
 mod portal_payments_faults;
 mod portal_people;
 mod portal_playground;
+mod portal_playground_form;
 mod portal_proxies;
 mod portal_requests;
 mod portal_secret;

@@ -35,7 +35,7 @@ const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal/projects/{id}/archive", "GET POST", OWNERS),
     ("/portal/budgets", "GET POST", MONEY),
     ("/portal/budgets/{id}/remove", "GET POST", MONEY),
-    ("/portal/playground", "GET", KEYS),
+    ("/portal/playground", "GET POST", KEYS),
     ("/portal/playground/run", "POST", KEYS),
     ("/portal/playground/charge", "GET", KEYS),
     ("/portal/usage", "GET", ALL),

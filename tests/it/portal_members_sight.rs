@@ -178,7 +178,7 @@ async fn developers_see_the_requests_and_usage_of_their_own_keys() {
         } else {
             &team.one
         };
-        assert_eq!(stranger.get(&charge).await.status, 404);
+        stranger.get(&charge).await.assert_pending();
     }
     let list = team.owner.get("/portal/keys").await;
     assert_eq!(

@@ -13,7 +13,7 @@ const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, pa
 export const PAGES = [
   page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
   page('keys', '/portal/keys', 'API keys', 'production', 'Website', 'old laptop', 'disabled', 'Create key'),
-  page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
+  page('playground', '/portal/playground', 'Playground', 'Model', 'Settings', 'Message', 'Send'),
   page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
   page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
@@ -89,11 +89,11 @@ export const ACTIONS = [
   },
   {
     name: 'answered',
-    says: ['You', 'Answer', 'tokens in'],
+    says: ['You', 'svc-native-fast', 'tokens in', 'first token after'],
     async open(page) {
       await go(page, '/portal/playground');
       await (await named(page, 'button', 'Send')).click();
-      await until(page, () => document.querySelector('#playground-status').textContent.includes('tokens in'));
+      await until(page, () => document.querySelector('.message .meta a') !== null);
     },
   },
 ];
