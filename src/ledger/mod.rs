@@ -13,6 +13,7 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
+mod account_days;
 mod bill;
 pub(crate) mod budgets;
 mod call;
@@ -45,6 +46,7 @@ pub(crate) mod spool;
 mod tests;
 mod watched;
 
+pub(crate) use account_days::{AccountDays, DayRange, HistoryEdges};
 pub(crate) use bill::Breakdown;
 pub use budgets::BudgetShortage;
 pub(crate) use budgets::{

@@ -6,12 +6,13 @@ use super::{
     Embedded,
     command::Command,
     sqlite::{
-        calls, days,
+        account_days, calls, days,
         pages::{self, Calls},
     },
 };
 use crate::ledger::{
-    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, LedgerError,
+    Account, AccountDays, AccountFound, Call, CallId, CallsPage, DayRange, DayUse, Entry,
+    GrantLeft, HistoryEdges, LedgerError,
     conditions::{Conditions, Sql},
 };
 
@@ -91,5 +92,27 @@ impl Embedded {
         self.writer
             .execute(|reply| Command::EnsureAccount(account, reply))
             .await
+    }
+
+    pub(crate) async fn account_days(
+        &self,
+        account_id: &str,
+        range: &DayRange,
+    ) -> Result<AccountDays, LedgerError> {
+        self.all_written().await;
+        let (account_id, range) = (account_id.to_owned(), range.clone());
+        let query = move |database: &_| account_days::between(database, &account_id, &range);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub(crate) async fn history_edges(
+        &self,
+        account_id: &str,
+        before: i64,
+    ) -> Result<HistoryEdges, LedgerError> {
+        self.all_written().await;
+        let account_id = account_id.to_owned();
+        let query = move |database: &_| account_days::edges(database, &account_id, before);
+        Ok(self.reader.query(query).await?)
     }
 }

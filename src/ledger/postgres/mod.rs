@@ -20,6 +20,7 @@ use tokio::{
     time::timeout,
 };
 
+mod account_days;
 mod admin;
 mod audit;
 mod billing;

@@ -44,6 +44,7 @@ macro_rules! contract {
 }
 
 mod contract;
+mod contract_account_days;
 mod contract_accounts;
 mod contract_budget_periods;
 mod contract_budgets;

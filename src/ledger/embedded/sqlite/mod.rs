@@ -12,6 +12,7 @@ use std::{
 
 use rusqlite::Connection;
 
+pub(crate) mod account_days;
 mod accounts;
 pub(crate) mod audit;
 pub(crate) mod budgets;
