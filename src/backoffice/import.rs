@@ -140,6 +140,62 @@ const CHECKOUTS: Table = Table {
         Column::int("paid_at"),
         Column::int("expires_at"),
         Column::text("grant_id"),
+        Column::int("automatic"),
+        Column::int("failed_at"),
+        Column::text("failure"),
+        Column::text("receipt"),
+    ],
+    identity: None,
+};
+
+const NUMBERS: Table = Table {
+    name: "backoffice_numbers",
+    key: &["name"],
+    columns: &[Column::text("name"), Column::int("last")],
+    identity: None,
+};
+
+const BILLING_DETAILS: Table = Table {
+    name: "backoffice_billing_details",
+    key: &["account_id"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("bill_to"),
+        Column::int("changed_at"),
+    ],
+    identity: None,
+};
+
+const STATEMENTS: Table = Table {
+    name: "backoffice_statements",
+    key: &["account_id", "month"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("month"),
+        Column::text("content"),
+        Column::int("issued_at"),
+    ],
+    identity: None,
+};
+
+const TOP_UPS: Table = Table {
+    name: "backoffice_top_ups",
+    key: &["account_id"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("state"),
+        Column::int("threshold"),
+        Column::int("amount"),
+        Column::int("monthly_max"),
+        Column::text("consent"),
+        Column::text("consent_by"),
+        Column::int("consent_at"),
+        Column::text("provider"),
+        Column::text("customer"),
+        Column::text("card"),
+        Column::text("problem"),
+        Column::int("next_at"),
+        Column::int("claims"),
     ],
     identity: None,
 };
@@ -180,7 +236,20 @@ const DELIVERIES: Table = Table {
 };
 
 const TABLES: &[Table] = &[
-    PEOPLE, SESSIONS, IDENTITIES, SPENT, SECRETS, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+    PEOPLE,
+    SESSIONS,
+    IDENTITIES,
+    SPENT,
+    SECRETS,
+    ACTIONS,
+    LINKS,
+    CHECKOUTS,
+    NUMBERS,
+    BILLING_DETAILS,
+    STATEMENTS,
+    TOP_UPS,
+    ALERTS,
+    DELIVERIES,
 ];
 
 #[test]

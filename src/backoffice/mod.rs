@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 mod actions;
 mod alerts;
+mod billing_details;
 mod checkouts;
 mod cookie_secret;
 mod deliveries;
@@ -38,9 +39,11 @@ mod sessions;
 mod spent;
 mod sql;
 mod sqlite;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod top_ups;
 pub(crate) mod webhook;
 
 pub use self::{
@@ -63,7 +66,9 @@ pub(crate) use self::{
     password::Passwords,
     people::{Person, email_key},
     sessions::Session,
+    statements::StoredStatement,
     throttle::{Attempt, Throttle},
+    top_ups::{NewTopUp, TopUp, TopUpState, UNKNOWN},
 };
 use self::{
     postgres::PostgresStore,

@@ -112,11 +112,71 @@ macro_rules! tables {
                 -- When the purchased credit expires.
                 expires_at  BIGINT,
                 -- The grant that credits the payment; NULL until it is made.
-                grant_id    TEXT
+                grant_id    TEXT,
+                -- 1 for an automatic top-up: a payment with a saved card, without a person.
+                automatic   BIGINT NOT NULL,
+                -- When and why an automatic payment failed; NULL while it is not known or was paid.
+                failed_at   BIGINT,
+                failure     TEXT,
+                -- Number of the receipt, e.g. `R-2026-000123`; given with the payment, without gaps in a year.
+                receipt     TEXT
             );
             CREATE INDEX backoffice_checkouts_by_account ON backoffice_checkouts (account_id, created_at);
             CREATE INDEX backoffice_checkouts_uncredited ON backoffice_checkouts (paid_at)
                 WHERE paid_at IS NOT NULL AND grant_id IS NULL;
+            CREATE UNIQUE INDEX backoffice_checkouts_by_receipt ON backoffice_checkouts (receipt)
+                WHERE receipt IS NOT NULL;
+            -- Which automatic payments has an account begun lately?
+            CREATE INDEX backoffice_checkouts_automatic ON backoffice_checkouts (account_id, created_at)
+                WHERE automatic = 1;
+            -- Which automatic payments are neither failed nor credited?
+            CREATE INDEX backoffice_checkouts_attempts ON backoffice_checkouts (account_id)
+                WHERE automatic = 1 AND failed_at IS NULL AND grant_id IS NULL;
+            -- The last number that was given, by what is numbered, e.g. `receipts of 2026`.
+            CREATE TABLE backoffice_numbers (
+                name TEXT PRIMARY KEY NOT NULL,
+                last BIGINT NOT NULL
+            );
+            -- The customer's name and address on receipts and statements.
+            CREATE TABLE backoffice_billing_details (
+                account_id TEXT PRIMARY KEY NOT NULL,
+                bill_to    TEXT NOT NULL,
+                changed_at BIGINT NOT NULL
+            );
+            -- Statements of past months as they were issued, as JSON. They never change.
+            CREATE TABLE backoffice_statements (
+                account_id TEXT NOT NULL,
+                -- E.g. `2026-10`.
+                month      TEXT NOT NULL,
+                content    TEXT NOT NULL,
+                issued_at  BIGINT NOT NULL,
+                PRIMARY KEY (account_id, month)
+            );
+            -- Automatic top-ups: below `threshold`, `amount` is bought, at most `monthly_max` in a calendar month (UTC).
+            CREATE TABLE backoffice_top_ups (
+                account_id  TEXT PRIMARY KEY NOT NULL,
+                -- `waiting` for a card to be saved, `on`, `paused` after a failure, or `off`.
+                state       TEXT NOT NULL,
+                -- Amounts in nano-dollars.
+                threshold   BIGINT NOT NULL,
+                amount      BIGINT NOT NULL,
+                monthly_max BIGINT NOT NULL,
+                -- The words that were agreed to, by whom and when.
+                consent     TEXT NOT NULL,
+                consent_by  TEXT NOT NULL,
+                consent_at  BIGINT NOT NULL,
+                -- The provider, and its IDs of the customer and of the saved card; NULL until a card is saved.
+                provider    TEXT NOT NULL,
+                customer    TEXT,
+                card        TEXT,
+                -- Why it is paused.
+                problem     TEXT,
+                -- When a gateway looks at it next, or until when one has claimed it.
+                next_at     BIGINT NOT NULL,
+                -- How often it was claimed; decides which gateway's claim counts.
+                claims      BIGINT NOT NULL
+            );
+            CREATE INDEX backoffice_top_ups_due ON backoffice_top_ups (next_at);
             CREATE TABLE backoffice_alerts (
                 seq       ",
             $sequence,

@@ -25,6 +25,7 @@ mod mail;
 mod oidc;
 mod overload;
 mod payments;
+mod portal_money;
 mod proxies;
 mod quirks;
 mod read;
@@ -40,6 +41,7 @@ pub(crate) use oidc::Oidc;
 pub use overload::Overload;
 pub use payments::{Offer, PaymentProvider};
 pub(crate) use payments::{Payments, Stripe};
+pub use portal_money::StarterCredit;
 pub(crate) use quirks::MaxTokensField;
 pub use quirks::Quirks;
 pub use retries::Retries;
@@ -175,6 +177,10 @@ pub struct Portal {
     pub sign_up_open: bool,
     /// Plan of a newly signed-up account.
     pub sign_up_plan: Plan,
+    /// Credit of a newly signed-up account.
+    pub starter_credit: Option<StarterCredit>,
+    /// The seller's name and address on receipts and statements, in lines.
+    pub seller: Vec<String>,
 }
 
 impl Default for Portal {
@@ -185,6 +191,8 @@ impl Default for Portal {
             oidc: None,
             sign_up_open: false,
             sign_up_plan: Plan::ANONYMOUS,
+            starter_credit: None,
+            seller: Vec::new(),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{
     oidc::oidc,
     overload::overload,
     payments::payments,
+    portal_money::{seller, starter_credit},
     proxies::trusted_proxies,
     retries::retries,
     tools::tools,
@@ -304,6 +305,8 @@ fn portal(mut section: Section, environment: &Environment) -> Portal {
             "does not belong to the track: `flex` is the business track's tier, and its only one",
         );
     }
+    let starter_credit = starter_credit(&mut section);
+    let seller = seller(&mut section);
     section.finish();
     Portal {
         enabled,
@@ -311,6 +314,8 @@ fn portal(mut section: Section, environment: &Environment) -> Portal {
         oidc,
         sign_up_open: sign_up.unwrap_or(default.sign_up_open),
         sign_up_plan: plan.unwrap_or(default.sign_up_plan),
+        starter_credit,
+        seller,
     }
 }
 

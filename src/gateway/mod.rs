@@ -39,8 +39,10 @@ pub(crate) mod metrics;
 mod portal;
 mod refusals;
 pub(crate) mod retries;
+pub(crate) mod statements;
 mod tally;
 mod tasks;
+pub mod top_ups;
 pub(crate) mod traffic;
 
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};

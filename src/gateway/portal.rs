@@ -15,6 +15,10 @@ pub struct Portal {
     pub sign_up_open: bool,
     /// Plan of a new account.
     pub sign_up_plan: Plan,
+    /// Credit of an account that signs up.
+    pub starter_credit: Option<config::StarterCredit>,
+    /// The seller's name and address on receipts and statements, in lines.
+    pub seller: Vec<String>,
     pub throttle: Throttle,
     pub(super) cookie_secret: CachedSecret,
 }
@@ -28,6 +32,8 @@ impl Portal {
             origin: origin(url),
             sign_up_open: config.sign_up_open,
             sign_up_plan: config.sign_up_plan,
+            starter_credit: config.starter_credit,
+            seller: config.seller.clone(),
             throttle: Throttle::default(),
             cookie_secret: CachedSecret::default(),
         }

@@ -8,7 +8,7 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{assets, confirmation::Pending, rights, session::SignedIn};
+use super::{assets, confirmation::Pending, notice, rights, session::SignedIn};
 
 /// A complete HTML page.
 pub(crate) struct Page {
@@ -129,6 +129,7 @@ pub(crate) fn page_with(
                 }
             }
         }
+        @if me.is_test_mode { (notice::test_mode()) }
         (main_content(me.done.as_ref(), content))
     };
     framed(title, head, &body).confirming(me.done.as_ref())

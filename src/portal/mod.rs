@@ -53,6 +53,7 @@ mod sign_in;
 mod sign_up;
 mod sign_up_by_email;
 mod snippets;
+mod starter;
 mod usage;
 mod user_agent;
 mod welcome;

@@ -7,18 +7,18 @@ use maud::{Markup, html};
 
 use super::{
     error::PortalError,
-    formatting::{count, moment, money, money_rounded},
+    formatting::{count, money, money_rounded},
     layout::{self, Page, Place},
     notice, requests,
     rights::Right,
     session::SignedIn,
     sight::Sight,
-    snippets,
+    snippets, starter,
 };
 use crate::{
     base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, CallsPage, DayUse, KeyState},
+    ledger::{Balances, CallsPage, DayUse, Grant, GrantLeft, KeyState},
 };
 
 const SHOWN_REQUESTS: usize = 8;
@@ -35,6 +35,7 @@ pub(crate) async fn show(
         timestamp::day(now),
     );
     let balances = ledger.balances(account).await?;
+    let left = ledger.grants_left(account).await?;
     let sight = Sight::of(&gateway, &me).await?;
     let mut days = ledger.usage_days(account, &from, &today).await?;
     sight.restrict(&gateway, &mut days).await?;
@@ -60,10 +61,11 @@ pub(crate) async fn show(
             p.problem role="alert" { "This account is closed: requests with its keys are refused." }
         }
         @if me.may(Right::Billing) {
-            (notice::credit(&gateway.alerts, &balances, !calls.is_empty()))
+            (notice::credit(&gateway.alerts, &balances, &left, !calls.is_empty()))
         }
-        (cards(&me, &balances, &days, &today))
+        (cards(&me, (&balances, &left), &days, &today))
         @if calls.is_empty() && me.may(Right::Keys) {
+            @if me.may(Right::Billing) { (starter_notice(&ledger.grants(account).await?)) }
             (first_steps(&gateway, &me, has_key, &balances))
         } @else if me.may(Right::Requests) {
             h2 { "Latest requests" }
@@ -74,7 +76,12 @@ pub(crate) async fn show(
     Ok(layout::page(&me, Place::Overview, "Overview", &content))
 }
 
-fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Markup {
+fn cards(
+    me: &SignedIn,
+    (balances, left): (&Balances, &[GrantLeft]),
+    days: &[DayUse],
+    today: &str,
+) -> Markup {
     let sum = |of: &dyn Fn(&DayUse) -> i64| days.iter().map(of).fold(0_i64, i64::saturating_add);
     let spent = NanoUsd::new(sum(&|day| day.cost.nanos()));
     let spent_today = NanoUsd::new(sum(&|day| {
@@ -88,7 +95,7 @@ fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Ma
     let tokens: u64 = days.iter().map(|day| day.prompt + day.completion).sum();
     html! {
         div.grid {
-            @if me.may(Right::Billing) { (balance_card(balances)) }
+            @if me.may(Right::Billing) { (balance_card(balances, left)) }
             section.card {
                 h2 { "Spent in 7 days" }
                 p.figure title=(money(spent)) { (money_rounded(spent)) }
@@ -105,19 +112,25 @@ fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Ma
     }
 }
 
-fn balance_card(balances: &Balances) -> Markup {
+fn balance_card(balances: &Balances, left: &[GrantLeft]) -> Markup {
     html! {
         section.card {
             h2 { "Balance" }
             p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
             p.muted {
-                @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " held for running requests. " }
-                @match balances.expires_at {
-                    Some(at) => { "Used next, expires " (moment(at)) "." },
-                    None => "Does not expire.",
-                }
+                @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " reserved for running requests. " }
+                (notice::expiry(left))
             }
             p { a href="/portal/billing" { "Billing" } }
+        }
+    }
+}
+
+/// Says to a new account what it got for signing up.
+fn starter_notice(grants: &[Grant]) -> Markup {
+    html! {
+        @if let Some(starter) = starter::among(grants) {
+            p.notice { "Your account starts with " (money(starter.amount)) " of credit." }
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum Right {
 }
 
 /// The routes of signed-in people, with the right that each needs.
-pub const ROUTES: [(&str, Right); 37] = [
+pub const ROUTES: [(&str, Right); 43] = [
     ("/portal", Right::Member),
     ("/portal/sign-out", Right::Member),
     ("/portal/keys", Right::Keys),
@@ -54,6 +54,12 @@ pub const ROUTES: [(&str, Right); 37] = [
     ("/portal/requests/{id}", Right::Requests),
     ("/portal/billing", Right::Billing),
     ("/portal/billing/checkout", Right::Billing),
+    ("/portal/billing/details", Right::Billing),
+    ("/portal/billing/statements", Right::Billing),
+    ("/portal/billing/statements/{month}", Right::Billing),
+    ("/portal/billing/receipts/{number}", Right::Billing),
+    ("/portal/billing/top-up", Right::Billing),
+    ("/portal/billing/top-up/off", Right::Billing),
     ("/portal/billing/test-payment/{checkout}", Right::Billing),
     ("/portal/plan", Right::Member),
     ("/portal/models", Right::Member),

@@ -17,6 +17,7 @@ use super::{
     form::{EmptyForm, OpenForm, SignedForm},
     layout, oidc,
     session::{agent, token_field},
+    starter,
 };
 use crate::{
     api::Peer,
@@ -205,11 +206,12 @@ pub(crate) async fn end_presented_session(
 /// Starts a new session and redirects to `to`. The session in the request's cookie is ended first, so that a
 /// session is never reused (session fixation).
 pub(crate) async fn start_session(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     headers: &HeaderMap,
     person: &Person,
     to: &str,
 ) -> Result<Response, PortalError> {
+    starter::give(gateway, person).await;
     let secure = gateway.portal.is_secure();
     end_presented_session(gateway, headers).await?;
     let secret = gateway.cookie_secret().await?;

@@ -119,6 +119,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway
         .background
         .spawn(jobs::alerter::run(gateway.clone()));
+    gateway
+        .background
+        .spawn(jobs::top_ups::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, limit, front, acceptor| {
         tokio::spawn(listener::serve(

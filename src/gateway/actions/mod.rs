@@ -19,6 +19,7 @@ mod people;
 mod projects;
 mod secret;
 mod settings;
+mod top_ups;
 
 pub(crate) use self::{
     budgets::NewBudget,
@@ -26,6 +27,7 @@ pub(crate) use self::{
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::{OneTimeLink, Roles},
     settings::LimitChange,
+    top_ups::BadTopUp,
 };
 use crate::{
     backoffice::Action,

@@ -161,7 +161,15 @@ function playground() {
   });
 }
 
+function printing() {
+  for (const button of document.querySelectorAll("[data-print]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => print());
+  }
+}
+
 copyButtons();
+printing();
 theme();
 navigation();
 playground();

@@ -73,7 +73,7 @@ pub(crate) async fn show(
         }
         (credit(&left))
         (account_people::section(&me, &id, &people, &invited))
-        (payments::section(&bought))
+        (payments::section(&bought, false))
         (keys::section(&me, &account, &newest_keys, &used))
         section {
             h2 { "Limits per minute" }

@@ -7,3 +7,4 @@ pub(crate) mod retention;
 pub(crate) mod retries;
 pub(crate) mod sampler;
 pub(crate) mod settler;
+pub(crate) mod top_ups;
