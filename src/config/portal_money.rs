@@ -1,7 +1,7 @@
 //! Settings of `[portal]` about money: credit for new accounts, and the seller on receipts.
 
 use crate::base::{
-    checked_toml::{Section, Value, as_integer, as_text},
+    checked_toml::{Section, as_integer, as_text},
     money::NanoUsd,
 };
 
@@ -44,18 +44,16 @@ pub(super) fn starter_credit(section: &mut Section) -> Option<StarterCredit> {
 
 /// The lines that name the seller on receipts and statements.
 pub(super) fn seller(section: &mut Section) -> Vec<String> {
-    let expected =
-        "one to twelve lines, e.g. `[\"Example Ltd\", \"1 High Street, London\", \"VAT GB 123\"]`";
+    let expected = "one to twelve lines of text, e.g. name, address and tax number";
     let lines = section.optional("seller", expected, |value| {
-        let Value::List(items) = value else {
-            return None;
-        };
-        let lines = items.iter().map(|item| as_text(&item.value));
-        let lines: Vec<String> = lines.collect::<Option<_>>()?;
+        let text = as_text(value)?;
+        let lines: Vec<String> = text
+            .trim()
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .collect();
         let is_line = |line: &String| {
-            !line.trim().is_empty()
-                && line.chars().count() <= MAX_SELLER_LINE
-                && !line.contains(char::is_control)
+            line.chars().count() <= MAX_SELLER_LINE && !line.contains(char::is_control)
         };
         ((1..=MAX_SELLER_LINES).contains(&lines.len()) && lines.iter().all(is_line))
             .then_some(lines)

@@ -35,7 +35,7 @@ test('sign up, buy credit, make a key, send the request, see what it cost', asyn
   await follow(page, () => page.click('.steps a[href="/portal/billing"]'));
   assert.equal(nanos(await figure(page, 'Balance')), 0n);
   await buyCredit(page, `Add $${GRANTED}`);
-  assert.match(await textOf(page, '[role="status"]'), /your credit is there/);
+  assert.match(await textOf(page, '[role="status"]'), /the credit was added/);
   const account = `/operator/accounts/${await accountOf(page)}`;
   await clickTo(page, 'link', 'Overview');
   assert.doesNotMatch(await textOf(page, '.steps'), /Get some credit/);
@@ -76,10 +76,11 @@ test('sign up, buy credit, make a key, send the request, see what it cost', asyn
   const left = nanos(GRANTED) - cost;
   assert.equal(nanos(await figure(page, 'Balance')), left);
   assert.equal(nanos(await figure(page, 'Available')), left);
-  const [, , amount, after] = await rowWith(page, charged.id);
+  const [, , tokens, amount, after] = await rowWith(page, 'Charges for 1 request');
+  assert.equal(Number(tokens), usage.prompt_tokens + usage.completion_tokens);
   assert.equal(nanos(amount), -cost);
   assert.equal(nanos(after), left);
-  const [, , granted] = await rowWith(page, 'Credit added');
+  const [, , , granted] = await rowWith(page, 'Credit added');
   assert.equal(nanos(granted), nanos(GRANTED));
 });
 

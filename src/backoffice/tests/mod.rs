@@ -41,6 +41,7 @@ mod actions;
 mod alerts;
 mod checkouts;
 mod cookie_secret;
+mod documents;
 mod identities;
 mod links;
 mod members;
@@ -48,6 +49,7 @@ mod people;
 mod postgres;
 mod sessions;
 mod sqlite;
+mod top_ups;
 
 const NOW: i64 = 1_800_000_000;
 

@@ -158,7 +158,7 @@ fn charges_row(me: &SignedIn, day: &str, changes: &Day<'_>, balance: i64) -> Mar
             td data-label="Date" { time datetime=(day) { (days::long(day)) } }
             th scope="row" data-label="Description" {
                 @if me.may(Right::Requests) {
-                    a href={ "/portal/requests?from=" (day) "T00:00&to=" (day) "T23:59" } { (label) }
+                    a href={ "/portal/requests?from=" (day) "&to=" (day) } { (label) }
                 } @else { (label) }
             }
             td.number data-label="Tokens" { (count(changes.tokens)) }

@@ -16,7 +16,7 @@ export const PAGES = [
   page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
   page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
-  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
+  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit', 'Auto top-up', 'Test mode'),
   page('budgets', '/portal/budgets', 'Budgets', 'Everyone', 'Project Website', 'Key production', 'only tells', 'Set budget'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
@@ -53,6 +53,17 @@ export const STATES = [
     },
   },
   page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
+  page('auto-top-up', '/portal/billing/top-up', 'Auto top-up', 'At most in a calendar month', 'Turn on'),
+  page('billing-details', '/portal/billing/details', 'Billing details', 'Save'),
+  page('statements', '/portal/billing/statements', 'Statements', 'To date'),
+  {
+    name: 'statement',
+    says: ['Statement to date', 'Opening balance', 'svc-standard', 'Invoice 2026-0417', 'Closing balance'],
+    async open(page) {
+      await go(page, '/portal/billing/statements');
+      await follow(page, () => page.click('main li a'));
+    },
+  },
   page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
