@@ -181,7 +181,7 @@ async fn pause(
 async fn tell(gateway: &Arc<Gateway>, account_id: &str, problem: &str) {
     let people = gateway.backoffice.people_of(account_id).await;
     let people = people.unwrap_or_else(|error| {
-        tracing::error!(account.id = account_id, %error, "nobody is told that automatic top-ups are paused");
+        tracing::error!(account.id = account_id, %error, "automatic top-ups are paused, and its people could not be told");
         Vec::new()
     });
     let url = &gateway.links.billing;

@@ -25,13 +25,15 @@ async fn balance(gateway: &TestGateway, account_id: &str) -> String {
     answer.assert_ok()["balance"].as_str().unwrap().to_owned()
 }
 
-/// Turns it on with these dollars, pays once, and returns the checkout.
+/// Turns it on with these dollars, and pays once; from then on the provider has this fault. The gateway's own job may
+/// look at the account at any time after that.
 async fn turn_on(
     gateway: &TestGateway,
     stripe: &FakeStripe,
     browser: &Browser,
     [threshold, amount, monthly_max]: [&str; 3],
-) -> String {
+    fault: Option<Fault>,
+) {
     browser.get("/portal/billing/top-up").await.assert_page();
     let fields = [
         ("threshold", threshold),
@@ -53,8 +55,8 @@ async fn turn_on(
     let billing = browser.get("/portal/billing").await;
     assert!(billing.assert_page().contains("Waiting for a card"));
     let event = paid_and_saved(&checkout, &session, cents);
+    stripe.break_with(fault);
     deliver(gateway.public, &event).await.assert_ok();
-    checkout
 }
 
 /// A look at all accounts, so many minutes from now. The gateway's own job looks too.
@@ -95,8 +97,7 @@ async fn credit_is_bought_up_to_the_maximum_of_the_month() {
     assert_eq!(stripe.requests().len(), 0);
 
     // The balance stays below the threshold, so that only the maximum stops it. Many looks happen at once.
-    turn_on(&gateway, &stripe, &browser, ["5000", "20", "50"]).await;
-    assert_eq!(balance(&gateway, &account).await, "1020.000000");
+    turn_on(&gateway, &stripe, &browser, ["5000", "20", "50"], None).await;
     for minutes in (0..12).step_by(4) {
         join_all((0..6).map(|_| look(&gateway, minutes))).await;
     }
@@ -161,17 +162,18 @@ async fn a_lost_response_charges_and_credits_once() {
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
-    stripe.break_with(None);
-    turn_on(&gateway, &stripe, &browser, ["5000", "20", "20"]).await;
-    stripe.break_with(Fault::Hang);
-    look(&gateway, 0).await;
+    let fault = Some(Fault::Hang);
+    turn_on(&gateway, &stripe, &browser, ["5000", "20", "20"], fault).await;
+    for minutes in (0..12).step_by(4) {
+        look(&gateway, minutes).await;
+    }
     assert_eq!(stripe.charged().len(), 1);
     assert_eq!(balance(&gateway, &browser.account_id).await, "1020.000000");
     let billing = browser.get("/portal/billing").await;
     assert!(billing.assert_page().contains("Processing"));
     stripe.break_with(None);
-    look(&gateway, 5).await;
-    look(&gateway, 10).await;
+    look(&gateway, 16).await;
+    look(&gateway, 20).await;
     assert_eq!(stripe.charged().len(), 1);
     assert_eq!(balance(&gateway, &browser.account_id).await, "1040.000000");
     gateway.stop().await;
@@ -190,10 +192,10 @@ async fn a_declined_card_pauses_and_tells_people() {
         .sign_in(email, PASSWORD)
         .await
         .assert_sent_to("/portal");
-    turn_on(&gateway, &stripe, &browser, ["50", "20", "100"]).await;
-    stripe.break_with(Fault::Answer(402, DECLINED));
+    let declined = Some(Fault::Answer(402, DECLINED));
+    turn_on(&gateway, &stripe, &browser, ["50", "20", "100"], declined).await;
     look(&gateway, 0).await;
-    look(&gateway, 5).await;
+    look(&gateway, 4).await;
     let mail = smtp.next_mail().await;
     assert_eq!(mail.to, email);
     assert!(
@@ -216,8 +218,9 @@ async fn a_declined_card_pauses_and_tells_people() {
     // It needs another payment, with which another card is saved.
     stripe.break_with(None);
     stripe.requests();
-    turn_on(&gateway, &stripe, &browser, ["50", "20", "100"]).await;
+    turn_on(&gateway, &stripe, &browser, ["50", "20", "100"], None).await;
     look(&gateway, 10).await;
+    look(&gateway, 14).await;
     assert_eq!(balance(&gateway, &account).await, "60.000000");
     gateway.stop().await;
 }
@@ -233,7 +236,7 @@ async fn two_gateways_stay_within_the_maximum_together() {
     stores::same_database(first.data.path(), data.path());
     let second = TestGateway::start_in(data, &stripe.section()).await;
     let browser = Browser::signed_in(&first).await;
-    turn_on(&first, &stripe, &browser, ["5000", "20", "50"]).await;
+    turn_on(&first, &stripe, &browser, ["5000", "20", "50"], None).await;
     for minutes in (0..12).step_by(4) {
         let both = (0..6).map(|number| look([&first, &second][number % 2], minutes));
         join_all(both).await;

@@ -234,7 +234,8 @@ pub(crate) async fn set(
     new.consent = consent(payments, &new);
     let (amount, account) = (new.amount, new.account_id.clone());
     let actions = OperatorActions::by(&gateway, &me.person.email);
-    let mut set = actions.set_top_up(new).await.map_err(unavailable)?;
+    let set = actions.set_top_up(new).await;
+    let mut set = set.map_err(|error| PortalError::Unavailable(error.to_string()))?;
     if set.state == TopUpState::Waiting && payments.is_test() {
         // The pretended card needs no payment to be saved.
         let card = ("cus_test", "pi_test");
@@ -258,13 +259,10 @@ pub(crate) async fn turn_off(
 ) -> Result<Response, PortalError> {
     let actions = OperatorActions::by(&gateway, &me.person.email);
     let off = actions.turn_off_top_up(me.account.id.clone());
-    off.await.map_err(unavailable)?;
+    off.await
+        .map_err(|error| PortalError::Unavailable(error.to_string()))?;
     let done = Confirmation::new("Auto top-up is off. Your card is not charged any more.");
     Ok(me.redirect("/portal/billing", &done))
-}
-
-fn unavailable(error: impl std::fmt::Display) -> PortalError {
-    PortalError::Unavailable(error.to_string())
 }
 
 /// An amount that a person typed; zero, which is refused, if it is none.
