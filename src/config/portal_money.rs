@@ -21,6 +21,7 @@ pub struct StarterCredit {
 }
 
 pub(super) fn starter_credit(section: &mut Section) -> Option<StarterCredit> {
+    let has_amount = section.contains("starter_credit");
     let expected = "US dollars as a decimal string from \"0.01\" to \"1000\", e.g. `\"5.00\"`";
     let amount = section.optional("starter_credit", expected, |value| {
         let amount = NanoUsd::parse(&as_text(value)?)?;
@@ -33,7 +34,7 @@ pub(super) fn starter_credit(section: &mut Section) -> Option<StarterCredit> {
     let days = section.optional("starter_credit_days", expected, |value| {
         as_integer(value).filter(|days| (1..=MAX_DAYS).contains(days))
     });
-    if days.is_some() && !section.contains("starter_credit") {
+    if days.is_some() && !has_amount {
         section.mistake(
             "starter_credit_days",
             "has no effect without `starter_credit`",

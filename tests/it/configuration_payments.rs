@@ -104,13 +104,13 @@ fn starter_credit_and_seller_are_settings_of_the_portal() {
     let wrong = "[portal]\nstarter_credit = \"1000.01\"\nstarter_credit_days = 0\nseller = \"\"\n";
     insta::assert_snapshot!(refused(&format!("{SMALL}{wrong}"), &[]), @r#"
     tollgate.toml cannot be used: 3 mistakes
-    - line 8: `portal.starter_credit` is "1000.01"; expected US dollars as a decimal string from "0.01" to "1000", e.g. `"5.00"`
-    - line 9: `portal.starter_credit_days` is 0; expected a number of days from 1 to 36500
-    - line 10: `portal.seller` is ""; expected one to twelve lines of text, e.g. name, address and tax number
+    - line 7: `portal.starter_credit` is "1000.01"; expected US dollars as a decimal string from "0.01" to "1000", e.g. `"5.00"`
+    - line 8: `portal.starter_credit_days` is 0; expected a number of days from 1 to 36500
+    - line 9: `portal.seller` is ""; expected one to twelve lines of text, e.g. name, address and tax number
     "#);
     let alone = "[portal]\nstarter_credit_days = 3\n";
     insta::assert_snapshot!(refused(&format!("{SMALL}{alone}"), &[]), @r"
     tollgate.toml cannot be used: 1 mistake
-    - line 8: `portal.starter_credit_days` has no effect without `starter_credit`
+    - line 7: `portal.starter_credit_days` has no effect without `starter_credit`
     ");
 }

@@ -147,8 +147,8 @@ async fn a_statement_adds_up_and_never_changes() {
     }
     assert_eq!(previous, balance(&gateway, &account).await);
     for none in ["2020-01", "2999-01", "2026-13", "x"] {
-        let page = browser.get(&format!("/portal/billing/statements/{none}"));
-        assert_eq!(page.await.status, 404, "{none}");
+        let path = format!("/portal/billing/statements/{none}");
+        assert_eq!(browser.get(&path).await.status, 404, "{none}");
     }
     gateway.stop().await;
 }

@@ -94,22 +94,24 @@ fn statement_table(made: &Statement) -> Markup {
                         th.number scope="col" { "Amount" }
                     }
                 }
-                tbody {
-                    tr.sum { td {} th scope="row" { "Opening balance" } td {} td {} td.number { (amount(made.opening)) } }
-                    @for line in &made.lines { (statement_line(line)) }
-                    tr.sum { td {} th scope="row" { "Closing balance" } td {} td {} td.number { (amount(made.closing)) } }
-                }
+                tbody.sum { (balance_row("Opening balance", made.opening)) }
+                tbody { @for line in &made.lines { (statement_line(line)) } }
+                tbody.sum { (balance_row("Closing balance", made.closing)) }
             }
         }
         h2 { "Summary" }
         dl.totals {
-            dt { "Opening balance" } dd.number { (amount(made.opening)) }
+            dt { "Opening balance" } dd { (amount(made.opening)) }
             @for (name, sum) in statements::totals(made) {
-                dt { (name) } dd.number { (signed(sum.nanos())) }
+                dt { (name) } dd { (signed(sum.nanos())) }
             }
-            dt { "Closing balance" } dd.number { (amount(made.closing)) }
+            dt { "Closing balance" } dd { (amount(made.closing)) }
         }
     }
+}
+
+fn balance_row(name: &str, balance: i64) -> Markup {
+    html! { tr { td {} th scope="row" { (name) } td {} td {} td.number { (amount(balance)) } } }
 }
 
 fn statement_line(line: &Line) -> Markup {
