@@ -111,6 +111,6 @@ fn starter_credit_and_seller_are_settings_of_the_portal() {
     let alone = "[portal]\nstarter_credit_days = 3\n";
     insta::assert_snapshot!(refused(&format!("{SMALL}{alone}"), &[]), @r"
     tollgate.toml cannot be used: 1 mistake
-    - line 7: `portal.starter_credit_days` has no effect without `starter_credit`
+    - line 6: `portal.starter_credit_days` has no effect without `starter_credit`
     ");
 }
