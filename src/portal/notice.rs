@@ -60,7 +60,7 @@ pub(crate) fn warning(text: &Markup) -> Markup {
 
 /// The bar on every page of a gateway whose payments only pretend.
 pub(crate) fn test_mode() -> Markup {
-    html! { p.test-mode { strong { "Test mode:" } " no card is charged" } }
+    html! { aside.test-mode aria-label="Test mode" { strong { "Test mode:" } " no card is charged" } }
 }
 
 /// When how much of the credit expires, in one or two sentences.
