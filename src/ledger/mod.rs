@@ -18,6 +18,7 @@ pub(crate) mod budgets;
 mod call;
 mod call_id;
 mod caller;
+mod calls_page;
 mod conditions;
 mod credit;
 mod detail;
@@ -40,6 +41,7 @@ mod prune;
 mod records;
 mod rotation;
 mod sessions;
+mod spans;
 pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
@@ -55,6 +57,7 @@ pub(crate) use call::{Attempt, Call, Charged, Step};
 pub use call_id::CallId;
 pub use caller::Caller;
 pub(crate) use caller::Seen;
+pub(crate) use calls_page::{CallsFound, CallsPage};
 pub(crate) use credit::Shortage;
 pub(crate) use edit::Edit;
 pub use embedded::audit_file;
@@ -72,7 +75,7 @@ pub use key_terms::{KeyTerms, Payer};
 pub use keys::MAX_KEYS;
 pub(crate) use keys::{KeyFilter, KeysPage};
 pub(crate) use limits::LimitRule;
-pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft, SeenCalls};
+pub(crate) use pages::{AccountFound, DayUse, Entry, EntryKind, GrantLeft, SeenCalls};
 pub(crate) use pending::PendingCharge;
 pub(crate) use postgres::{
     audit_database, export_database, probe as probe_database, prune_database,
@@ -86,6 +89,7 @@ pub(crate) use records::{
 pub use records::{KeyState, NewAccount, NewGrant, NewKey};
 pub(crate) use rotation::{DEFAULT_GRACE, MAX_GRACE, PreviousSecret};
 pub(crate) use sessions::{SessionCursor, SessionUse, SessionsPage};
+pub(crate) use spans::{MAX_TIMINGS, SpansPage, Timing};
 pub(crate) use watched::{Expiring, ExpiringPage};
 
 use self::{embedded::Embedded, postgres::Shared};

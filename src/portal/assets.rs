@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::PortalError;
 
-const ALL: [(&str, &str, &str); 7] = [
+const ALL: [(&str, &str, &str); 8] = [
     (
         "portal.css",
         "text/css; charset=utf-8",
@@ -44,6 +44,11 @@ const ALL: [(&str, &str, &str); 7] = [
         "portal.js",
         "text/javascript; charset=utf-8",
         include_str!("assets/portal.js"),
+    ),
+    (
+        "times.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/times.js"),
     ),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

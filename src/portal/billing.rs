@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 mod checkout;
+mod csv;
 pub(crate) mod payments;
 mod returned;
 mod test_payment;
@@ -37,7 +38,9 @@ const PAGE_SIZE: usize = 50;
 /// Routes of the billing pages. Checkout exists only with a payment provider, the test payment page only with
 /// the built-in test provider.
 pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
-    let billing = Router::new().route("/portal/billing", get(show));
+    let billing = Router::new()
+        .route("/portal/billing", get(show))
+        .route("/portal/billing.csv", get(csv::download));
     let Some(payments) = &gateway.payments else {
         return billing;
     };
@@ -110,6 +113,9 @@ async fn page(
         section {
             h2 { "History" }
             (history(me, &entries, &notes))
+            @if !entries.is_empty() {
+                p { a.button href="/portal/billing.csv" download { "Download as CSV" } }
+            }
             nav.pages aria-label="Pages" {
                 @if before.is_some() {
                     a href="/portal/billing" { "Newest entries" }

@@ -174,6 +174,7 @@ pub(crate) fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
                 link rel="stylesheet" href=(assets::path("pages.css"));
                 script src=(assets::path("theme.js")) {}
                 script src=(assets::path("portal.js")) defer {}
+                script src=(assets::path("times.js")) defer {}
                 (head)
             }
             body {

@@ -24,6 +24,7 @@ mod chart;
 mod confirmation;
 mod console;
 mod cookies;
+mod csv;
 mod days;
 mod error;
 mod forgotten;
@@ -101,6 +102,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))
+        .route("/portal/requests.csv", get(requests::csv::download))
         .route("/portal/requests/{id}", get(requests::show_details))
         .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))

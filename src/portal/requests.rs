@@ -1,9 +1,12 @@
-//! An account's requests: a list with filters, and the details of each. Prompts and responses are not part of
+//! An account's requests: a list with filters, the same as CSV, and the details of each. Prompts and responses are not part of
 //! it.
 
+pub(crate) mod csv;
 mod details;
-mod list;
+pub(crate) mod filter;
+pub(crate) mod list;
 mod outcome;
+pub(crate) mod times;
 
 pub(crate) use self::{
     details::{agent, cost, retries, show_details},

@@ -30,7 +30,7 @@ pub enum Right {
 }
 
 /// The routes of signed-in people, with the right that each needs.
-pub const ROUTES: [(&str, Right); 37] = [
+pub const ROUTES: [(&str, Right); 39] = [
     ("/portal", Right::Member),
     ("/portal/sign-out", Right::Member),
     ("/portal/keys", Right::Keys),
@@ -51,8 +51,10 @@ pub const ROUTES: [(&str, Right); 37] = [
     ("/portal/usage", Right::Member),
     ("/portal/usage.csv", Right::Member),
     ("/portal/requests", Right::Requests),
+    ("/portal/requests.csv", Right::Requests),
     ("/portal/requests/{id}", Right::Requests),
     ("/portal/billing", Right::Billing),
+    ("/portal/billing.csv", Right::Billing),
     ("/portal/billing/checkout", Right::Billing),
     ("/portal/billing/test-payment/{checkout}", Right::Billing),
     ("/portal/plan", Right::Member),

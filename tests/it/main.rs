@@ -128,6 +128,7 @@ mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;
 mod portal_emails;
+mod portal_find;
 mod portal_guessing;
 mod portal_key_details;
 mod portal_keys;

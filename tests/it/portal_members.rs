@@ -20,7 +20,7 @@ const MONEY: &[&str] = &["owner", "billing"];
 const OWNERS: &[&str] = &["owner"];
 
 /// Every route of signed-in people, the methods that it has, and the roles that may use it.
-const ROUTES: [(&str, &str, &[&str]); 37] = [
+const ROUTES: [(&str, &str, &[&str]); 39] = [
     ("/portal", "GET", ALL),
     ("/portal/sign-out", "POST", ALL),
     ("/portal/keys", "GET POST", KEYS),
@@ -41,8 +41,10 @@ const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal/usage", "GET", ALL),
     ("/portal/usage.csv", "GET", ALL),
     ("/portal/requests", "GET", KEYS),
+    ("/portal/requests.csv", "GET", KEYS),
     ("/portal/requests/{id}", "GET", KEYS),
     ("/portal/billing", "GET", MONEY),
+    ("/portal/billing.csv", "GET", MONEY),
     ("/portal/billing/checkout", "POST", MONEY),
     ("/portal/billing/test-payment/{checkout}", "", MONEY),
     ("/portal/plan", "GET", ALL),

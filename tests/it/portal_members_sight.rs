@@ -141,7 +141,9 @@ async fn developers_see_the_requests_and_usage_of_their_own_keys() {
         for page in [
             "/portal",
             "/portal/requests",
+            "/portal/requests.csv",
             "/portal/usage?by=key",
+            "/portal/usage?range=1h&by=key",
             "/portal/usage.csv",
         ] {
             let seen = browser.get(page).await;

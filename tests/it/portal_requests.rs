@@ -41,7 +41,7 @@ async fn request_details_are_exact_to_the_nano_dollar() {
     let page = request_page(&admin).await;
     // 600 × 2,000 + 400 × 200 + 60 × 9,000 nano-dollars.
     let expected = [
-        vec!["Tokens", "Count", "Rate per million", "Comes to"],
+        vec!["Tokens", "Count", "Rate per million", "Amount"],
         vec!["Input", "600", "$2.00", "$0.0012"],
         vec!["Cached input", "400", "$0.20", "$0.00008"],
         vec!["Output (50 of them reasoning)", "60", "$9.00", "$0.00054"],
@@ -56,7 +56,7 @@ async fn request_details_are_exact_to_the_nano_dollar() {
         "$1,000.00",
         "$999.99818",
         "The model answered in full.",
-        "One answer",
+        "Not streamed",
     ] {
         assert!(page.contains(told), "{told}: {page}");
     }
@@ -104,7 +104,7 @@ async fn outcomes_are_shown_without_internal_details() {
     for told in [
         "The model could not answer",
         "Nothing was charged.",
-        "There was none",
+        "No answer",
     ] {
         assert!(page.contains(told), "{told}: {page}");
     }
@@ -121,7 +121,7 @@ async fn outcomes_are_shown_without_internal_details() {
     admin.gateway.idle().await;
     let listed = admin.listed("/portal/requests?outcome=interrupted").await;
     let page = admin.page(&listed[0]).await;
-    for told in ["broke off before its end", "A stream"] {
+    for told in ["broke off before its end", "Streamed"] {
         assert!(page.contains(told), "{told}: {page}");
     }
 }
@@ -292,7 +292,7 @@ async fn expiring_credit_is_shown_with_its_reason_and_date() {
             "Trial &lt;b&gt;week&lt;/b&gt;",
             "$5.50",
             "$0.00",
-            "31 Jan 2099, 12:30 UTC"
+            "31 Jan 2099, 12:30:00 UTC"
         ]
     );
     assert_eq!(left[2], ["a gift", "$1,000.00", "$0.00", "Never"]);

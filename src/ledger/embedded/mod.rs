@@ -31,6 +31,7 @@ mod pending;
 mod projects;
 mod prune;
 mod queue;
+mod spans;
 mod sqlite;
 mod steps;
 #[cfg(test)]

@@ -11,7 +11,8 @@ use super::{
     },
 };
 use crate::ledger::{
-    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, LedgerError,
+    Account, AccountFound, Call, CallId, CallsFound, CallsPage, DayUse, Entry, GrantLeft,
+    LedgerError,
     conditions::{Conditions, Sql},
 };
 
@@ -39,7 +40,7 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<CallsFound, LedgerError> {
         self.all_written().await;
         let calls = Calls::of(page);
         let query = move |database: &_| calls.find(database);

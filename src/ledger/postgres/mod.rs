@@ -45,6 +45,7 @@ mod projects;
 mod record;
 mod schema;
 mod sessions;
+mod spans;
 mod strays;
 #[cfg(test)]
 mod tests;

@@ -49,6 +49,7 @@ pub(crate) async fn show(
         ledger.last_used(&id),
         ledger.calls_page(&latest),
     )?;
+    let calls = calls.calls;
     let done = gateway
         .backoffice
         .actions_page(Some(&id), None, SHOWN_ACTIONS);

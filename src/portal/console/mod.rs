@@ -93,6 +93,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             get(account_people::confirm_remove).post(account_people::remove),
         )
         .route("/portal/console/requests", get(requests::list))
+        .route("/portal/console/requests.csv", get(requests::csv))
         .route("/portal/console/requests/{id}", get(request_details::show))
         .route(
             "/portal/console/models",

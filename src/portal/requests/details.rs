@@ -60,7 +60,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
     let first_byte = call.first_byte_ms.map(|at| at - call.admitted_ms);
     html! {
         dl {
-            dt { "Begun" }
+            dt { "Started" }
             dd {
                 (formatting::moment(call.admitted_ms.div_euclid(1_000))) " "
                 span.muted { (timestamp::shown_ms(call.admitted_ms)) }
@@ -69,27 +69,27 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dd { (key_label(keys, &call.payer.key_id)) }
             dt { "Requested model" }
             dd { code { (call.model) } }
-            dt { "Answered by" }
+            dt { "Model that answered" }
             dd {
-                @if call.routed_model == call.model { "the same model" }
+                @if call.routed_model == call.model { "The same model" }
                 @else { code { (call.routed_model) } }
             }
-            dt { "Form" }
-            dd { @if call.stream { "A stream" } @else { "One answer" } }
-            dt { "Time to first byte" }
+            dt { "Response" }
+            dd { @if call.stream { "Streamed" } @else { "Not streamed" } }
+            dt { @if call.stream { "Time to first token" } @else { "Time to the answer" } }
             dd {
                 @match first_byte {
                     Some(ms) => { (formatting::duration(ms)) },
-                    None => { "There was none" },
+                    None => { "No answer" },
                 }
             }
-            dt { "Took" }
+            dt { "Duration" }
             dd { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             @if let Some(sender) = call.agent.as_deref() { (agent(sender)) }
             dt { "Request ID" }
             dd {
                 code.whole { (call.request_id) } " "
-                span.muted { "Quote it when you ask for help." }
+                span.muted { "Include it when you ask for help." }
             }
         }
     }
@@ -165,7 +165,7 @@ fn bill(call: &Call, charged: Charged) -> Markup {
                         th scope="col" { "Tokens" }
                         th.number scope="col" { "Count" }
                         th.number scope="col" { "Rate per million" }
-                        th.number scope="col" { "Comes to" }
+                        th.number scope="col" { "Amount" }
                     }
                 }
                 tbody {
@@ -231,8 +231,8 @@ fn steps(steps: &[Step]) -> Markup {
                     thead {
                         tr {
                             th scope="col" { "Step" }
-                            th scope="col" { "What came of it" }
-                            th.number scope="col" { "Took" }
+                            th scope="col" { "Result" }
+                            th.number scope="col" { "Duration" }
                         }
                     }
                     tbody {

@@ -11,9 +11,9 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered => ("Answered", "The model answered in full."),
         Outcome::ClientLeft => (
-            "You left early",
+            "Client disconnected",
             "Your client closed the connection before the answer was complete. The tokens that the \
-             model used all the same are charged.",
+             model had used are charged.",
         ),
         Outcome::ProviderFailed => (
             "Failed",
@@ -21,21 +21,21 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
              is safe to try again.",
         ),
         Outcome::Interrupted => (
-            "Broke off",
-            "The answer broke off before its end, and your client was told so. Nothing was charged. \
+            "Interrupted",
+            "The answer broke off before its end, and your client got an error. Nothing was charged. \
              Try the whole request again.",
         ),
         Outcome::NoUsage => (
-            "Not counted",
+            "Not billed (no usage reported)",
             "The answer came without a count of its tokens, so nothing was charged.",
         ),
         Outcome::NotCharged => (
-            "Withheld",
+            "Not delivered",
             "The charge could not be written, so nothing was charged and the answer was not \
              completed. Try again.",
         ),
         Outcome::NotRenewed => (
-            "Stopped midway",
+            "Stopped between steps",
             "The request needed another step after running a tool, and there was not enough credit \
              for it, the limit per minute was reached, or its key was disabled. Nothing was charged.",
         ),
@@ -46,7 +46,7 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
         ),
         Outcome::Lost => (
             "Failed",
-            "The request ended through a fault of ours. Nothing was charged.",
+            "The request ended because of an error on our side. Nothing was charged.",
         ),
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn explanation(outcome: Outcome) -> &'static str {
 /// The label in a select field, where labels must be distinct.
 pub(crate) fn option_label(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Lost => "Failed through a fault of ours",
+        Outcome::Lost => "Failed (error on our side)",
         other => label_and_explanation(other).0,
     }
 }
@@ -82,8 +82,8 @@ pub(crate) fn badge(outcome: Outcome) -> Markup {
 pub(crate) fn tool_result(kept: &str) -> &'static str {
     match kept {
         "done" => "Done",
-        "unknown_tool" => "There is no such tool",
-        "bad_arguments" => "The model asked for something impossible",
+        "unknown_tool" => "No such tool",
+        "bad_arguments" => "Invalid arguments",
         "timed_out" => "Took too long",
         _ => "Failed",
     }

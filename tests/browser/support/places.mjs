@@ -11,10 +11,10 @@ const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, pa
 
 /** The portal's pages in the navigation, in its order. */
 export const PAGES = [
-  page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
+  page('overview', '/portal', 'Overview', 'Balance', 'Spent today', 'Daily cost', 'Latest requests', 'All requests'),
   page('keys', '/portal/keys', 'API keys', 'production', 'Website', 'old laptop', 'disabled', 'Create key'),
   page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
-  page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
+  page('usage', '/portal/usage', 'Usage', 'Daily cost', 'Daily requests', 'Usage by model', 'Download as CSV'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
   page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
   page('budgets', '/portal/budgets', 'Budgets', 'Everyone', 'Project Website', 'Key production', 'only tells', 'Set budget'),
@@ -27,6 +27,8 @@ export const PAGES = [
 /** Pages reached from those, and special states of them. */
 export const STATES = [
   page('usage-by-member', '/portal/usage?by=member', 'Usage by member', 'Service keys'),
+  page('usage-last-hour', '/portal/usage?range=1h', 'Cost by minute', 'Usage by minute', 'Time to first token'),
+  page('requests-errors', '/portal/requests?outcome=errors&last=24h', 'Errors only', 'Failed', 'Download as CSV'),
   page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
   {
     name: 'request',
@@ -55,7 +57,7 @@ export const STATES = [
   page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
   page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
-  page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
+  page('nothing-found', '/portal/requests?outcome=lost', 'No matching requests.'),
   {
     name: 'not-found',
     says: ['Not found', 'To your overview'],

@@ -33,6 +33,7 @@ pub(crate) mod record;
 pub(crate) mod redo_log;
 mod redo_pages;
 pub(crate) mod sessions;
+pub(crate) mod spans;
 mod unposted;
 
 pub(crate) use held_now::HeldNow;
