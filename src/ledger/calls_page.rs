@@ -141,12 +141,13 @@ impl<'a> CallsPage<'a> {
     pub(super) fn floor_query(&self, sql: Sql) -> Option<CallsQuery> {
         let wanted = Conditions::of_calls(sql, &self.searched()?);
         let (conditions, order) = (&wanted.text, wanted.newest_first("ended_at_ms"));
-        Some(CallsQuery {
-            text: format!(
-                "SELECT ended_at_ms FROM calls {conditions} {order} LIMIT 1 OFFSET {MAX_SEARCHED}"
-            ),
-            values: wanted.values,
-        })
+        // Without the ID, which the index does not have.
+        let order = order.trim_end_matches(", id DESC");
+        let text = format!(
+            "SELECT ended_at_ms FROM calls {conditions} {order} LIMIT 1 OFFSET {MAX_SEARCHED}"
+        );
+        let values = wanted.values;
+        Some(CallsQuery { text, values })
     }
 
     /// Looks at no calls that ended before.

@@ -8,18 +8,23 @@ use crate::support::{
     bodies::hello_with,
     console::with_token,
     gateway::hello,
+    upstream::{chunk, usage_chunk},
 };
 
 const MODEL: &str = "svc-standard";
 
-/// An account with four requests: one of a session, one of another model, one with an odd ID, and one that failed.
+/// An account with four requests: a stream of another model, one of a session, one with an odd ID, and one that failed.
 async fn used() -> Admin {
     let admin = Admin::open().await;
-    admin.gateway.upstream.answer_using(1_000, 400, 60, 50);
+    let hi = chunk(json!({ "content": "Hi" }), Some("stop"));
+    admin
+        .gateway
+        .upstream
+        .answer_chunks(&[hi, usage_chunk(11, 3)]);
     for (header, value, model) in [
+        ("x-request-id", "plain", "svc-basic"),
         ("session-id", "s 1", MODEL),
         ("x-request-id", "=1+1", MODEL),
-        ("x-request-id", "plain", "svc-basic"),
     ] {
         let url = admin.gateway.url("/v1/chat/completions");
         let request = admin.gateway.client.post(url).bearer_auth(&admin.key);
@@ -28,6 +33,8 @@ async fn used() -> Admin {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         response.bytes().await.unwrap();
+        admin.gateway.idle().await;
+        admin.gateway.upstream.answer_using(1_000, 400, 60, 50);
     }
     admin.gateway.upstream.answer(500, "text/plain", "no");
     let failed = admin.gateway.chat_as(&admin.key, &hello(MODEL)).await;
@@ -133,16 +140,19 @@ async fn csv_of_requests_and_of_entries_adds_up_to_the_ledger() {
         of("outcome"),
         ["provider_failed", "answered", "answered", "answered"]
     );
-    assert_eq!(of("model"), [MODEL, "svc-basic", MODEL, MODEL]);
-    assert_eq!(of("session"), ["", "", "", "s 1"]);
-    assert_eq!(of("request ID")[1..3], ["plain", "'=1+1"]);
-    assert_eq!(of("input tokens"), ["0", "1000", "1000", "1000"]);
+    assert_eq!(of("model"), [MODEL, MODEL, MODEL, "svc-basic"]);
+    assert_eq!(of("session"), ["", "", "s 1", ""]);
+    assert_eq!(
+        (of("request ID")[1], of("request ID")[3]),
+        ("'=1+1", "plain")
+    );
+    assert_eq!(of("input tokens")[..3], ["0", "1000", "1000"]);
     assert_eq!(of("key name"), ["laptop"; 4]);
     let streamed: Vec<_> = of("ms to first token")
         .iter()
         .map(|ms| !ms.is_empty())
         .collect();
-    assert_eq!(streamed, [false, true, false, false]);
+    assert_eq!(streamed, [false, false, false, true]);
     let cost: i64 = of("cost USD").into_iter().map(nanos).sum();
     assert_eq!(cost, charged(&admin).await);
     for (query, count) in [

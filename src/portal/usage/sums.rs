@@ -52,7 +52,8 @@ impl Totals {
     /// The share of requests that were errors, e.g. `2.5 %`.
     pub(crate) fn error_rate(&self) -> String {
         let all = u128::from(self.calls) + u128::from(self.refused);
-        match (u128::from(self.errors()) * 1_000).checked_div(all) {
+        let rounded = u128::from(self.errors()) * 1_000 + all / 2;
+        match rounded.checked_div(all) {
             None => "–".into(),
             Some(0) if self.errors() > 0 => "< 0.1 %".into(),
             Some(tenths) => format!("{}.{} %", tenths / 10, tenths % 10),
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(rate(0, 0, 0), (0, "–".into()));
         assert_eq!(rate(10, 10, 0), (0, "0.0 %".into()));
         assert_eq!(rate(40, 39, 0), (1, "2.5 %".into()));
+        assert_eq!(rate(13, 12, 0), (1, "7.7 %".into()));
         assert_eq!(rate(9, 9, 1), (1, "10.0 %".into()));
         assert_eq!(rate(5_000, 4_999, 0), (1, "< 0.1 %".into()));
     }
