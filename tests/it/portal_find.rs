@@ -23,7 +23,7 @@ async fn used() -> Admin {
         .answer_chunks(&[hi, usage_chunk(11, 3)]);
     for (header, value, model) in [
         ("x-request-id", "plain", "svc-basic"),
-        ("session-id", "s 1", MODEL),
+        ("session-id", "s-1", MODEL),
         ("x-request-id", "=1+1", MODEL),
     ] {
         let url = admin.gateway.url("/v1/chat/completions");
@@ -74,8 +74,8 @@ async fn requests_are_found_by_time_errors_project_and_session() {
         ("from=2020-01-01&to=2020-12-31T23:59", 0),
         ("from=2020-01-01T00:00:00Z", 4),
         ("to=2020-01-01", 0),
-        ("session=s+1", 1),
-        ("session=s+1&outcome=errors", 0),
+        ("session=s-1", 1),
+        ("session=s-1&outcome=errors", 0),
         ("project=default", 4),
         ("project=proj_none", 0),
         ("member=person_none", 0),
@@ -90,14 +90,14 @@ async fn requests_are_found_by_time_errors_project_and_session() {
     let details = admin.page(&failed[0]).await;
     assert!(details.contains("The model could not answer"), "{details}");
     // The filter stays in the form and in the links.
-    let path = "/portal/requests?session=s+1&outcome=errors&from=2020-01-01T08:00";
+    let path = "/portal/requests?session=s-1&outcome=errors&from=2020-01-01T08:00";
     let page = admin.page(path).await;
     for told in [
-        "value=\"s 1\"",
+        "value=\"s-1\"",
         "value=\"2020-01-01T08:00:00\"",
         "<option value=\"errors\" selected>",
-        "session=s%201&amp;outcome=errors&amp;last=24h",
-        "/portal/requests.csv?session=s%201",
+        "session=s%2D1&amp;outcome=errors&amp;last=24h",
+        "/portal/requests.csv?session=s%2D1",
         "No matching requests",
     ] {
         assert!(page.contains(told), "{told}: {page}");
@@ -141,7 +141,7 @@ async fn csv_of_requests_and_of_entries_adds_up_to_the_ledger() {
         ["provider_failed", "answered", "answered", "answered"]
     );
     assert_eq!(of("model"), [MODEL, MODEL, MODEL, "svc-basic"]);
-    assert_eq!(of("session"), ["", "", "s 1", ""]);
+    assert_eq!(of("session"), ["", "", "s-1", ""]);
     assert_eq!(
         (of("request ID")[1], of("request ID")[3]),
         ("'=1+1", "plain")
@@ -248,7 +248,7 @@ async fn operators_find_requests_by_email_and_upstream() {
         (format!("account={}&outcome=errors", admin.account_id), 1),
         ("upstream=fake".into(), 4),
         ("upstream=nobody".into(), 0),
-        (format!("account={email}&session=s+1&last=24h"), 1),
+        (format!("account={email}&session=s-1&last=24h"), 1),
     ] {
         let list = operator
             .get(&format!("/portal/console/requests?{query}"))

@@ -12,6 +12,7 @@ contract!(
     calls_are_found_by_what_they_belong_to,
     calls_are_found_by_their_end,
     spans_add_up_to_the_days,
+    spans_are_of_one_account_and_of_what_a_member_sees,
     latencies_are_those_of_answered_calls,
 );
 
@@ -204,20 +205,26 @@ async fn calls_are_found_by_their_end(store: TestStore) {
     }
 }
 
+/// The next two hours, by hour.
+fn hours(paying: &Paying) -> SpansPage {
+    let from_ms = paying.now() * 1_000;
+    SpansPage {
+        account_id: paying.account_id.clone(),
+        seen: None,
+        from_ms,
+        to_ms: from_ms + 7_200_000,
+        step_ms: 3_600_000,
+    }
+}
+
 async fn spans_add_up_to_the_days(store: TestStore) {
     let paying = Paying::on_with(store, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     neighbour.pay().await.unwrap();
     let start_ms = paying.now() * 1_000; // 2027-01-15T08:00:00Z
     // Two minutes of one hour, and another hour.
+    let all = hours(&paying);
     made(&paying, &[0, 59, 60, 3_600, 7_199]).await;
-    let all = SpansPage {
-        account_id: paying.account_id.clone(),
-        seen: None,
-        from_ms: start_ms,
-        to_ms: start_ms + 7_200_000,
-        step_ms: 3_600_000,
-    };
     let hours = paying.ledger.usage_spans(all.clone()).await.unwrap();
     let by_span = |sums: &[DayUse]| {
         let mut spans = BTreeMap::new();
@@ -260,7 +267,7 @@ async fn spans_add_up_to_the_days(store: TestStore) {
     let minutes = SpansPage {
         to_ms: start_ms + 120_000,
         step_ms: 60_000,
-        ..all.clone()
+        ..all
     };
     let minutes = paying.ledger.usage_spans(minutes).await.unwrap();
     let counts: Vec<_> = by_span(&minutes)
@@ -268,7 +275,14 @@ async fn spans_add_up_to_the_days(store: TestStore) {
         .map(|(at, of)| (at, of.0))
         .collect();
     assert_eq!(counts, [(time("08:00:00"), 24), (time("08:01:00"), 12)]);
+}
 
+async fn spans_are_of_one_account_and_of_what_a_member_sees(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
+    let neighbour = paying.neighbour(DOLLAR).await;
+    neighbour.pay().await.unwrap();
+    let all = hours(&paying);
+    made(&paying, &[0, 1]).await;
     let own = SpansPage {
         seen: Some(SeenCalls {
             member_id: "person_1".into(),
