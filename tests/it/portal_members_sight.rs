@@ -149,9 +149,14 @@ async fn developers_see_the_requests_and_usage_of_their_own_keys() {
             let seen = browser.get(page).await;
             assert_eq!(names(&seen), shown, "{page}");
         }
-        let usage = browser.get("/portal/usage").await;
-        let figure = usage.between("<h2>Requests</h2><p class=\"figure\">", "<");
-        assert_eq!(figure, requests);
+        let csv = browser.get("/portal/requests.csv").await;
+        let rows = csv.text.lines().count() - 1;
+        assert_eq!(rows.to_string(), requests, "{}", csv.text);
+        for range in ["days=30", "range=24h"] {
+            let usage = browser.get(&format!("/portal/usage?{range}")).await;
+            let figure = usage.between("<h2>Requests</h2><p class=\"figure\">", "<");
+            assert_eq!(figure, requests, "{range}");
+        }
         let overview = browser.get("/portal").await;
         let figure = overview.between("<h2>Requests in 7 days</h2><p class=\"figure\">", "<");
         assert_eq!(figure, requests);
