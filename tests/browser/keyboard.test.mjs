@@ -54,9 +54,9 @@ test('Tab reaches every control of every page in order, with a visible focus', a
       assert.equal(seen.number, String(number), `${name}: ${html} comes after ${seen.html}`);
       assert.ok(seen.outlined, `${name}: the focus on ${html} has no outline`);
       assert.ok(seen.inSight, `${name}: the focus on ${html} is out of sight`);
-      // A date field has a tab stop for each of its parts.
+      // A field for a date or time has a tab stop for each of its parts.
       do await page.keyboard.press('Tab');
-      while (html.includes('type="date"') && (await focus(page)).number === String(number));
+      while (html.includes('type="date') && (await focus(page)).number === String(number));
     }
   });
 });
