@@ -275,6 +275,9 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
         a.quiet.button href={ "/portal/keys/" (key.id) } {
             "Edit" span.unseen { " " (shown_name(key)) }
         }
+        a.quiet.button href={ "/portal/keys/" (key.id) "#rotate" } {
+            "Rotate" span.unseen { " " (shown_name(key)) }
+        }
         form method="post" action={ "/portal/keys/" (key.id) "/" (verb) } {
             (me.token_field())
             button.quiet type="submit" { (name) span.unseen { " " (shown_name(key)) } }

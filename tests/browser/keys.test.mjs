@@ -103,7 +103,7 @@ test('a key of a project is rotated, and both secrets work until the grace ends'
 
   await clickTo(page, 'link', 'I have copied it');
   await clickTo(page, 'link', 'Edit night-worker');
-  assert.match(await textOf(page), /Before its rotation[^]*is valid until/);
+  assert.match(await textOf(page), /Previous secret[^]*is valid until/);
   assert.ok(!(await page.content()).includes(fresh), 'a secret is shown once');
   await page.select('select[name="grace"]', '0');
   await clickTo(page, 'button', 'Rotate key');
