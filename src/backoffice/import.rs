@@ -65,6 +65,32 @@ const IDENTITIES: Table = Table {
     identity: None,
 };
 
+const FACTORS: Table = Table {
+    name: "backoffice_factors",
+    key: &["person_id"],
+    columns: &[
+        Column::text("person_id"),
+        Column::text("secret"),
+        Column::text("session"),
+        Column::int("began_at"),
+        Column::int("confirmed_at"),
+        Column::int("last_step"),
+        Column::text("last_use"),
+    ],
+    identity: None,
+};
+
+const RECOVERY_CODES: Table = Table {
+    name: "backoffice_recovery_codes",
+    key: &["digest"],
+    columns: &[
+        Column::text("digest"),
+        Column::text("person_id"),
+        Column::text("used_by"),
+    ],
+    identity: None,
+};
+
 const SPENT: Table = Table {
     name: "backoffice_spent",
     key: &["digest"],
@@ -180,7 +206,18 @@ const DELIVERIES: Table = Table {
 };
 
 const TABLES: &[Table] = &[
-    PEOPLE, SESSIONS, IDENTITIES, SPENT, SECRETS, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+    PEOPLE,
+    SESSIONS,
+    IDENTITIES,
+    FACTORS,
+    RECOVERY_CODES,
+    SPENT,
+    SECRETS,
+    ACTIONS,
+    LINKS,
+    CHECKOUTS,
+    ALERTS,
+    DELIVERIES,
 ];
 
 #[test]

@@ -18,10 +18,12 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod addresses;
 mod alerts;
 mod checkouts;
 mod cookie_secret;
 mod deliveries;
+mod erasure;
 mod identities;
 pub(crate) mod import;
 mod links;
@@ -34,6 +36,7 @@ mod people;
 mod postgres;
 mod roster;
 mod schema;
+mod second_factor;
 mod sessions;
 mod spent;
 mod sql;
@@ -62,6 +65,7 @@ pub(crate) use self::{
     links::Link,
     password::Passwords,
     people::{Person, email_key},
+    second_factor::UsedCode,
     sessions::Session,
     throttle::{Attempt, Throttle},
 };
@@ -77,7 +81,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackofficeError {
-    #[error("this e-mail address is already in use")]
+    #[error("this email address is already in use")]
     EmailTaken,
     #[error(
         "an account needs an owner, and this is its last one; make another member an owner first"

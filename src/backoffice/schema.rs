@@ -42,6 +42,28 @@ macro_rules! tables {
                 PRIMARY KEY (issuer, subject)
             );
             CREATE INDEX backoffice_identities_by_person ON backoffice_identities (person_id);
+            -- Authenticator apps of people: their second factor for signing in with a password.
+            CREATE TABLE backoffice_factors (
+                person_id    TEXT PRIMARY KEY NOT NULL,
+                -- In base32, as it is: codes are computed from it.
+                secret       TEXT NOT NULL,
+                -- The session that sets it up. It does not count until a code confirms it.
+                session      TEXT NOT NULL,
+                began_at     BIGINT NOT NULL,
+                confirmed_at BIGINT,
+                -- The time step of the last code that was accepted, and a random ID of that use.
+                last_step    BIGINT NOT NULL,
+                last_use     TEXT
+            );
+            -- Recovery codes, each of which can be used once instead of a code from the app.
+            CREATE TABLE backoffice_recovery_codes (
+                -- SHA-256 of the person's ID and the code.
+                digest    TEXT PRIMARY KEY NOT NULL,
+                person_id TEXT NOT NULL,
+                -- Random ID of the use; NULL until then.
+                used_by   TEXT
+            );
+            CREATE INDEX backoffice_recovery_codes_by_person ON backoffice_recovery_codes (person_id);
             -- Digests of one-time tokens that were used, kept until the tokens expire.
             CREATE TABLE backoffice_spent (
                 digest     TEXT PRIMARY KEY NOT NULL,
@@ -70,6 +92,7 @@ macro_rules! tables {
                 value_after  TEXT
             );
             CREATE INDEX backoffice_actions_by_subject ON backoffice_actions (subject, seq);
+            CREATE INDEX backoffice_actions_by_actor ON backoffice_actions (actor);
             CREATE INDEX backoffice_people_by_account ON backoffice_people (account_id);
             CREATE INDEX backoffice_people_by_age ON backoffice_people (created_at, id);
             CREATE TABLE backoffice_links (
@@ -79,7 +102,7 @@ macro_rules! tables {
                 email      TEXT NOT NULL,
                 email_key  TEXT NOT NULL,
                 name       TEXT,
-                -- The person whose password a `reset` link sets.
+                -- The person whose password a `reset` link sets, or whose address an `email` link changes.
                 person_id  TEXT,
                 -- Account and roles of the person whom an `invitation` or `proof` link creates.
                 account_id TEXT,

@@ -175,6 +175,17 @@ pub struct Portal {
     pub sign_up_open: bool,
     /// Plan of a newly signed-up account.
     pub sign_up_plan: Plan,
+    /// Who has to use two-factor authentication.
+    pub require_second_factor: RequireSecondFactor,
+}
+
+/// Which people with a password need a second factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequireSecondFactor {
+    #[default]
+    None,
+    Operators,
+    Everyone,
 }
 
 impl Default for Portal {
@@ -185,6 +196,7 @@ impl Default for Portal {
             oidc: None,
             sign_up_open: false,
             sign_up_plan: Plan::ANONYMOUS,
+            require_second_factor: RequireSecondFactor::default(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    ClientTimeouts, Config, Log, LogFormat, Operator, Portal, Server, Store, StoreLocation,
-    TlsFiles,
+    ClientTimeouts, Config, Log, LogFormat, Operator, Portal, RequireSecondFactor, Server, Store,
+    StoreLocation, TlsFiles,
     alerts::alerts,
     aliases::aliases,
     body_memory::body_memory,
@@ -304,14 +304,29 @@ fn portal(mut section: Section, environment: &Environment) -> Portal {
             "does not belong to the track: `flex` is the business track's tier, and its only one",
         );
     }
+    let require_second_factor = require_second_factor(&mut section);
     section.finish();
     Portal {
         enabled,
         console,
         oidc,
+        require_second_factor,
         sign_up_open: sign_up.unwrap_or(default.sign_up_open),
         sign_up_plan: plan.unwrap_or(default.sign_up_plan),
     }
+}
+
+fn require_second_factor(section: &mut Section) -> RequireSecondFactor {
+    let expected = "`none`, `operators` or `everyone`";
+    let required = section.optional("require_second_factor", expected, |value| {
+        match as_text(value)?.as_str() {
+            "none" => Some(RequireSecondFactor::None),
+            "operators" => Some(RequireSecondFactor::Operators),
+            "everyone" => Some(RequireSecondFactor::Everyone),
+            _ => None,
+        }
+    });
+    required.unwrap_or_default()
 }
 
 fn log(mut section: Section) -> Log {

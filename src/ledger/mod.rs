@@ -23,6 +23,7 @@ mod credit;
 mod detail;
 mod edit;
 mod embedded;
+mod erasure;
 mod error;
 pub(crate) mod export;
 mod health;

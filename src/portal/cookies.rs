@@ -18,6 +18,8 @@ pub(crate) const SESSION_SECONDS: i64 = 14 * 86_400;
 const DEVICE_SECONDS: i64 = 400 * 86_400;
 /// How long a sign-in at an OpenID Connect issuer may take.
 pub(crate) const ATTEMPT_SECONDS: i64 = 10 * 60;
+/// How long the code may take after the password.
+pub(crate) const SECOND_STEP_SECONDS: i64 = 10 * 60;
 /// How long the next page may take to be loaded.
 const CONFIRMATION_SECONDS: i64 = 60;
 const TOKEN_CHARS: usize = 43;
@@ -35,6 +37,8 @@ pub(crate) enum Kind {
     Attempt,
     /// What a form has done, until the next page shows it.
     Confirmation,
+    /// A sign-in with the right password that still needs a code.
+    SecondStep,
 }
 
 impl Kind {
@@ -51,6 +55,8 @@ impl Kind {
             (Self::Attempt, false) => "tollgate-oidc",
             (Self::Confirmation, true) => "__Host-tollgate-done",
             (Self::Confirmation, false) => "tollgate-done",
+            (Self::SecondStep, true) => "__Host-tollgate-code",
+            (Self::SecondStep, false) => "tollgate-code",
         }
     }
 
@@ -61,6 +67,7 @@ impl Kind {
             Self::Device => Some(DEVICE_SECONDS),
             Self::Attempt => Some(ATTEMPT_SECONDS),
             Self::Confirmation => Some(CONFIRMATION_SECONDS),
+            Self::SecondStep => Some(SECOND_STEP_SECONDS),
         }
     }
 
@@ -69,7 +76,9 @@ impl Kind {
     fn same_site(self) -> &'static str {
         match self {
             Self::Attempt => "Lax",
-            Self::Session | Self::Visit | Self::Device | Self::Confirmation => "Strict",
+            Self::Session | Self::Visit | Self::Device | Self::Confirmation | Self::SecondStep => {
+                "Strict"
+            }
         }
     }
 }
@@ -141,7 +150,7 @@ pub(crate) fn forget(kind: Kind, secure: bool) -> HeaderValue {
     cookie(kind, "", Some(0), secure)
 }
 
-/// A browser with which a person has signed in: a random number, and a proof that we issued it for this e-mail
+/// A browser with which a person has signed in: a random number, and a proof that we issued it for this email
 /// address.
 pub(crate) struct Device {
     number: String,
@@ -161,7 +170,7 @@ impl Device {
         presented(headers, Kind::Device, secure).is_some()
     }
 
-    /// The number of this browser, if it has a valid proof for this e-mail address.
+    /// The number of this browser, if it has a valid proof for this email address.
     pub(crate) fn known(
         headers: &HeaderMap,
         secure: bool,

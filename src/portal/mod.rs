@@ -72,6 +72,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal", get(overview::show))
         .route("/portal/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route(
+            "/portal/sign-in/code",
+            get(sign_in::code::show).post(sign_in::code::submit),
+        )
         .route("/portal/sign-up", get(sign_up::show).post(sign_up::sign_up))
         .route("/portal/sign-out", post(sign_in::sign_out))
         .route(
@@ -110,9 +114,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/playground/charge", get(playground::charge))
         .merge(members::router())
         .merge(budgets::router())
-        .route("/portal/settings", get(settings::show))
-        .route("/portal/settings/password", post(settings::change_password))
-        .route("/portal/settings/sessions", post(settings::end_sessions))
+        .merge(settings::router())
         .merge(oidc::router(gateway))
         .merge(console)
         .route("/portal/assets/{name}", get(assets::serve))

@@ -106,6 +106,9 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
         let session = session.await?.ok_or_else(signed_out)?;
         let person = session.person.clone().ok_or_else(signed_out)?;
         rights::check(parts, &person)?;
+        if gateway.portal.lacks_second_factor(&person) && !rights::is_set_up(parts) {
+            return Err(PortalError::NeedsSecondFactor);
+        }
         let account = account_of(gateway, &person).await?;
         if let Some(log) = parts.extensions.get::<RequestLog>() {
             log.account(&account.id);

@@ -38,7 +38,7 @@ pub(crate) enum OperatorError {
 impl From<ActionError> for OperatorError {
     fn from(error: ActionError) -> Self {
         match error {
-            ActionError::Email => Self::invalid("email", "`email` must be an e-mail address."),
+            ActionError::Email => Self::invalid("email", "`email` must be an email address."),
             ActionError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
             ActionError::ProjectName | ActionError::BudgetName => {
                 Self::invalid("name", "`name` must have 1 to 100 characters.")
@@ -75,10 +75,12 @@ impl From<ActionError> for OperatorError {
                 format!("`{name}` must be at least 1; 0 would refuse every request."),
             ),
             ActionError::NoSuchModel(id) => Self::NoSuchModel(id),
-            ActionError::Oneself => Self::Invalid {
-                message: error.to_string(),
-                param: None,
-            },
+            ActionError::Oneself | ActionError::AccountDeleted | ActionError::OperatorInAccount => {
+                Self::Invalid {
+                    message: error.to_string(),
+                    param: None,
+                }
+            }
             ActionError::Backoffice(error) => Self::Backoffice(error),
             ActionError::Ledger(error) => Self::Ledger(error),
         }

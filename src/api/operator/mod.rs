@@ -103,6 +103,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             patch(members::change).delete(members::remove),
         )
         .route("/operator/people/{id}/reset", post(people::reset))
+        .route(
+            "/operator/people/{id}/second-factor",
+            delete(people::reset_second_factor),
+        )
         .route("/operator/limits", put(limits::change).get(limits::list))
         .route("/operator/models", get(models::list))
         .route(

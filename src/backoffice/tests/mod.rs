@@ -38,14 +38,17 @@ macro_rules! contract {
 }
 
 mod actions;
+mod addresses;
 mod alerts;
 mod checkouts;
 mod cookie_secret;
+mod erasure;
 mod identities;
 mod links;
 mod members;
 mod people;
 mod postgres;
+mod second_factor;
 mod sessions;
 mod sqlite;
 

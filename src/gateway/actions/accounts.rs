@@ -37,7 +37,11 @@ impl OperatorActions {
         let actions = self.clone();
         self.run_to_completion(async move {
             let ledger = &actions.gateway.ledger;
-            let before = changeable(&ledger.account(&id).await?);
+            let account = ledger.account(&id).await?;
+            if account.is_deleted() {
+                return Err(ActionError::AccountDeleted);
+            }
+            let before = changeable(&account);
             let account = ledger.change_account(&id, change).await?;
             let after = changeable(&account);
             // Closing a closed account changes nothing and is not recorded.

@@ -11,7 +11,9 @@ use serde_json::Value;
 mod accounts;
 mod alerts;
 mod budgets;
+mod erasure;
 mod error;
+mod identity;
 mod keys;
 mod members;
 mod payments;
@@ -23,6 +25,7 @@ mod settings;
 pub(crate) use self::{
     budgets::NewBudget,
     error::{ActionError, MAX_NAME, amount},
+    identity::NewEmail,
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::{OneTimeLink, Roles},
     settings::LimitChange,

@@ -188,6 +188,13 @@ impl Embedded {
             .await
     }
 
+    pub(crate) async fn erase_names(&self, account_id: &str) -> Result<(), LedgerError> {
+        let id = account_id.to_owned();
+        self.writer
+            .execute(|reply| Command::EraseNames(id, reply))
+            .await
+    }
+
     pub(crate) async fn add_grant(
         &self,
         account_id: &str,

@@ -25,6 +25,7 @@ mod audit;
 mod billing;
 mod budgets;
 mod cache;
+mod erasure;
 mod export;
 mod flusher;
 mod history;

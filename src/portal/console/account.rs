@@ -160,7 +160,9 @@ fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
                 (plans(account.plan))
                 button type="submit" { "Change the plan" }
             }
-            details {
+            @if account.is_deleted() {
+                p.muted { "An owner has deleted this account, which is for good. Its ledger entries are kept." }
+            } @else { details {
                 summary { (verb) " this account" }
                 form method="post" action={ (path(&account.id)) "/state" } {
                     (me.token_field())
@@ -168,7 +170,7 @@ fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
                     p.muted { (explanation) }
                     button.bad type="submit" { (verb) " the account" }
                 }
-            }
+            } }
         }
     }
 }

@@ -89,6 +89,10 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             post(account_people::reset),
         )
         .route(
+            "/portal/console/people/{id}/second-factor",
+            get(account_people::confirm_factor_reset).post(account_people::reset_factor),
+        )
+        .route(
             "/portal/console/people/{id}/remove",
             get(account_people::confirm_remove).post(account_people::remove),
         )

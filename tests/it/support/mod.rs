@@ -28,6 +28,7 @@ pub mod raw;
 pub mod redis_server;
 pub mod responses;
 pub mod retries;
+pub mod second_factor;
 pub mod serving;
 pub mod smtp;
 pub mod sql;
