@@ -45,7 +45,7 @@ async function join(t, owner, role) {
   await go(page, pathname + search);
   assert.match(await textOf(page), role === 'owner' ? /invited to the account/ : new RegExp(`with the role ${role}`));
   await fill(page, 'password', PASSWORD);
-  await clickTo(page, 'button', 'Set the password and sign in');
+  await clickTo(page, 'button', 'Set password and sign in');
   return page;
 }
 

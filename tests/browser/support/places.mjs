@@ -21,7 +21,7 @@ export const PAGES = [
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
-  page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
+  page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one', 'Two-factor authentication', 'Delete account'),
 ];
 
 /** Pages reached from those, and special states of them. */
@@ -53,6 +53,8 @@ export const STATES = [
     },
   },
   page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
+  page('two-factor', '/portal/settings/two-factor', 'Two-factor authentication', 'authenticator app', 'Set up'),
+  page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Keep it'),
   page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
@@ -162,7 +164,7 @@ export const CONSOLE_STATES = [
 
 /** Pages for visitors without a session. */
 export const OUTSIDE = [
-  page('sign-in', '/portal/sign-in', 'Sign in', 'E-mail', 'Password', 'Make an account'),
+  page('sign-in', '/portal/sign-in', 'Sign in', 'Email', 'Password', 'Create account'),
   page('console-sign-in', '/portal/console/sign-in', 'Operator token'),
   {
     name: 'dead-link',
@@ -172,10 +174,10 @@ export const OUTSIDE = [
       await go(page, '/portal/welcome?link=of-nobody', 410);
     },
   },
-  page('sign-up', '/portal/sign-up', 'Make an account', 'At least 10 characters.'),
+  page('sign-up', '/portal/sign-up', 'Create account', 'At least 10 characters.'),
   {
     name: 'refused',
-    says: ['The e-mail address or the password is not right.'],
+    says: ['Wrong email or password.'],
     async open(page) {
       page.expected.push('401');
       await go(page, '/portal/sign-in');
