@@ -20,6 +20,8 @@ use tokio::time::timeout;
 mod actions;
 mod alerts;
 mod checkouts;
+mod configurations;
+mod configurations_probe;
 mod cookie_secret;
 mod deliveries;
 mod identities;
@@ -56,6 +58,8 @@ pub(crate) use self::{
     actions::RecordedAction,
     alerts::{Alert, AlertKind, NewAlert},
     checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
+    configurations::{ConfigVersion, GatewayReport, NewConfigVersion},
+    configurations_probe::newest_config,
     cookie_secret::{COOKIES, CookieSecret, Signed},
     deliveries::{Channel, Delivery, Route},
     identities::Identity,

@@ -155,6 +155,23 @@ macro_rules! tables {
             CREATE INDEX backoffice_deliveries_by_alert ON backoffice_deliveries (alert_id);
             CREATE INDEX backoffice_deliveries_due ON backoffice_deliveries (next_at)
                 WHERE state = 'waiting';
+            -- What operators changed in the configuration: each version has all changes at its time.
+            CREATE TABLE backoffice_config_versions (
+                number  BIGINT PRIMARY KEY NOT NULL,
+                id      TEXT NOT NULL UNIQUE,
+                at_ms   BIGINT NOT NULL,
+                actor   TEXT NOT NULL,
+                note    TEXT NOT NULL,
+                -- JSON.
+                content TEXT NOT NULL
+            );
+            -- Which version each gateway uses; `problem` is why it does not use the newest.
+            CREATE TABLE backoffice_config_gateways (
+                gateway TEXT PRIMARY KEY NOT NULL,
+                number  BIGINT NOT NULL,
+                problem TEXT,
+                seen_at BIGINT NOT NULL
+            );
             "
         )
     };

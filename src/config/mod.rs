@@ -19,6 +19,7 @@ use std::{
 mod alerts;
 mod aliases;
 mod body_memory;
+pub(crate) mod changes;
 mod environment;
 mod limits_section;
 mod mail;
@@ -113,6 +114,10 @@ pub struct Config {
     /// The catalog file, if one is configured beside or instead of the built-in catalog.
     pub catalog_file: Option<PathBuf>,
     pub log: Log,
+    /// What the file and the environment say, without the changes of the console.
+    pub(crate) base: Arc<changes::Base>,
+    /// The changes of the console in it.
+    pub(crate) revision: changes::Revision,
 }
 
 #[derive(Debug)]
@@ -438,6 +443,17 @@ impl Config {
         store.map_err(|mistakes| ConfigError { source, mistakes })
     }
 
+    /// This configuration with what `changed` says of models, aliases, deployments and providers.
+    pub(crate) fn adopting(self, changed: Self) -> Self {
+        Self {
+            providers: changed.providers,
+            deployments: changed.deployments,
+            catalog: changed.catalog,
+            revision: changed.revision,
+            ..self
+        }
+    }
+
     /// Like [`Self::load`], from a text and a given environment; `source` names the text in errors.
     pub fn parse(
         source: &str,
@@ -447,7 +463,8 @@ impl Config {
         crate::base::checked_toml::parse(text)
             .and_then(|mut document| {
                 let unplaced = environment::override_values(&mut document, environment);
-                match read::config(document, environment) {
+                let base = Arc::new(changes::Base::new(source, document, environment));
+                match base.config(&changes::Revision::default()) {
                     Ok(config) if unplaced.is_empty() => Ok(config),
                     Ok(_) => Err(unplaced),
                     Err(mistakes) => Err([mistakes, unplaced].concat()),

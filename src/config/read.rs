@@ -1,6 +1,11 @@
 //! Turns the parsed TOML document into a [`Config`], section by section.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     ClientTimeouts, Config, Log, LogFormat, Operator, Portal, Server, Store, StoreLocation,
@@ -8,6 +13,7 @@ use super::{
     alerts::alerts,
     aliases::aliases,
     body_memory::body_memory,
+    changes::{Applied, Base, Revision},
     limits_section::limits,
     mail::mail,
     oidc::oidc,
@@ -17,7 +23,7 @@ use super::{
     retries::retries,
     tools::tools,
     upstreams::{deployment, provider, routing},
-    values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
+    values::{Environment, address, http_url, list, readable_file, seconds, secret, store_url},
 };
 use crate::{
     base::{
@@ -32,7 +38,12 @@ use crate::{
     ledger,
 };
 
-pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
+pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Config, Vec<Mistake>> {
+    let Applied {
+        document,
+        models,
+        removed_models,
+    } = written;
     checked_toml::read(document, |root| {
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
@@ -65,6 +76,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             );
         }
         let (catalog, catalog_file) = catalog(root.section("catalog"));
+        let catalog = changed_catalog(root, catalog, models, &removed_models);
         let aliases = aliases(root.section("models"), &catalog);
         let deployments: Vec<_> = root
             .list_of_sections("deployments")
@@ -101,6 +113,8 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             catalog: catalog.with_aliases(aliases),
             catalog_file,
             log,
+            base: Arc::new(Base::default()),
+            revision: Revision::default(),
         }
     })
 }
@@ -176,6 +190,13 @@ fn client_timeouts(section: &mut Section) -> ClientTimeouts {
 
 fn operator(mut section: Section, environment: &Environment) -> Operator {
     let listen = address(&mut section, "127.0.0.1:9090");
+    // Read where changes of the console are checked.
+    let _ = list(
+        &mut section,
+        "provider_secrets",
+        "names of variables and paths of files, e.g. `[\"UPSTREAM_*\"]`",
+        |name| Some(()).filter(|()| !name.is_empty() && name != "*"),
+    );
     let key = if section.contains("token_file") {
         "token_file"
     } else {
@@ -338,6 +359,25 @@ fn log(mut section: Section) -> Log {
     Log {
         format: format.unwrap_or(default.format),
         level: level.unwrap_or(default.level),
+    }
+}
+
+/// The catalog with the models that were changed, added and removed in the console.
+fn changed_catalog(
+    root: &Section,
+    catalog: Catalog,
+    models: Option<Node>,
+    removed: &BTreeSet<String>,
+) -> Catalog {
+    let Some(models) = models else {
+        return catalog;
+    };
+    match catalog.changed_by(models, removed) {
+        Ok(changed) => changed,
+        Err(mistakes) => {
+            root.report_all(mistakes);
+            catalog
+        }
     }
 }
 

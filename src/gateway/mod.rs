@@ -17,7 +17,10 @@ use crate::{
     backoffice::{Backoffice, mail::Mail, oidc::Issuer, payments::Payments},
     base::{keys::Secret, money::NanoUsd, rate::Ceilings},
     catalog::{Catalog, Model, Plan},
-    config::{Config, Routing},
+    config::{
+        Config, Routing,
+        changes::{Base, Revision},
+    },
     conversations::Conversations,
     gateway::{metrics::Metrics, traffic::Traffic},
     ledger::{Ledger, spool::Spool},
@@ -32,6 +35,7 @@ mod abandoned;
 pub(crate) mod actions;
 mod admissions;
 pub mod alerts;
+pub(crate) mod configuration;
 mod cookie_secret;
 mod emails;
 mod hybrids;
@@ -46,6 +50,7 @@ pub(crate) mod traffic;
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
 pub(crate) use admissions::{Admissions, Overloaded, Permit};
 pub(crate) use alerts::Alerts;
+use configuration::Configuration;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;
 pub(crate) use refusals::Refusals;
@@ -56,6 +61,8 @@ pub(crate) use tasks::Tasks;
 pub struct Gateway {
     /// Models and their deployments; replaced as a whole when the configuration is reloaded.
     routes: ArcSwap<Routes>,
+    /// The version of the configuration that the store has, and whether it could be used here.
+    pub(crate) configuration: Configuration,
     pub ledger: Arc<Ledger>,
     /// Pending charges, kept in files until the ledger takes them.
     pub spool: Arc<Spool>,
@@ -127,6 +134,11 @@ pub(crate) struct Routes {
     pub knowledge: Knowledge,
     /// Built-in tools; `None` if the operator has disabled them.
     pub toolbox: Option<Arc<Toolbox>>,
+    /// What the file says, and the changes of the console that are in these routes.
+    pub(crate) base: Arc<Base>,
+    pub(crate) revision: Revision,
+    /// The names of the providers.
+    pub(crate) providers: Vec<String>,
 }
 
 impl Routes {
@@ -149,6 +161,9 @@ impl Routes {
             routing: config.routing,
             knowledge: Knowledge::new(&config.catalog, config.weights.map(|own| own.scorer)),
             catalog: config.catalog,
+            providers: config.providers.into_keys().collect(),
+            base: config.base,
+            revision: config.revision,
         })
     }
 }
@@ -205,6 +220,7 @@ impl Gateway {
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             refusals: Refusals::new(config.refusals),
             retries: Retries::new(config.retries),
+            configuration: Configuration::new(config.revision.clone()),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),
             background: TaskTracker::new(),
@@ -223,7 +239,7 @@ impl Gateway {
         self.routes.load()
     }
 
-    pub(crate) fn replace_routes(&self, routes: Routes) {
+    fn replace_routes(&self, routes: Routes) {
         self.routes.store(Arc::new(routes));
     }
 

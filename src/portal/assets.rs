@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::PortalError;
 
-const ALL: [(&str, &str, &str); 7] = [
+const ALL: [(&str, &str, &str); 8] = [
     (
         "portal.css",
         "text/css; charset=utf-8",
@@ -29,6 +29,11 @@ const ALL: [(&str, &str, &str); 7] = [
         "console.css",
         "text/css; charset=utf-8",
         include_str!("assets/console.css"),
+    ),
+    (
+        "config.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/config.css"),
     ),
     (
         "htmx.js",

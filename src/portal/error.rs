@@ -101,11 +101,14 @@ impl From<ActionError> for PortalError {
             | ActionError::ZeroCeiling(_)
             | ActionError::Oneself
             | ActionError::Backoffice(BackofficeError::EmailTaken)
+            | ActionError::ConfigurationConflict
             | ActionError::NoSuchModel(_) => Self::Invalid(sentence(&error.to_string())),
             // An operator can change the setting that it names.
             ActionError::Ledger(LedgerError::TooManyKeys { .. }) => {
                 Self::Invalid(sentence(&error.to_string()))
             }
+            ActionError::Configuration(mistakes) => Self::Invalid(mistakes.join(" ")),
+            ActionError::NoSuchVersion(_) => Self::NotFound,
             ActionError::Backoffice(error) => error.into(),
             ActionError::Ledger(error) => error.into(),
         }

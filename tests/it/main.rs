@@ -79,6 +79,8 @@ mod connection_floods;
 mod connection_heads;
 mod connection_slow;
 mod connection_stalls;
+mod console_config;
+mod console_config_gateways;
 mod export;
 mod export_rows;
 mod faults_abandoned;

@@ -40,6 +40,7 @@ macro_rules! contract {
 mod actions;
 mod alerts;
 mod checkouts;
+mod configurations;
 mod cookie_secret;
 mod identities;
 mod links;

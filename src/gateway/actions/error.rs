@@ -36,6 +36,15 @@ pub(crate) enum ActionError {
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
+    /// Mistakes in the words of `tollgate check`.
+    #[error("{}", .0.join("\n"))]
+    Configuration(Vec<String>),
+    #[error(
+        "the configuration was changed meanwhile; look at the newest version, and make the change again"
+    )]
+    ConfigurationConflict,
+    #[error("there is no version {0} of the configuration")]
+    NoSuchVersion(i64),
     #[error("you cannot remove yourself or give up your own role; another operator can do it")]
     Oneself,
     #[error(transparent)]

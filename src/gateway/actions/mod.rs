@@ -11,6 +11,7 @@ use serde_json::Value;
 mod accounts;
 mod alerts;
 mod budgets;
+mod configuration;
 mod error;
 mod keys;
 mod members;
@@ -22,6 +23,7 @@ mod settings;
 
 pub(crate) use self::{
     budgets::NewBudget,
+    configuration::NewVersion,
     error::{ActionError, MAX_NAME, amount},
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::{OneTimeLink, Roles},

@@ -21,6 +21,7 @@ pub(crate) enum Place {
     People,
     Requests,
     Models,
+    Configuration,
     Limits,
     Deployments,
     Margin,
@@ -30,12 +31,13 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Live,
         Self::Accounts,
         Self::People,
         Self::Requests,
         Self::Models,
+        Self::Configuration,
         Self::Limits,
         Self::Deployments,
         Self::Margin,
@@ -51,6 +53,7 @@ impl Place {
             Self::People => ("/portal/console/people", "People"),
             Self::Requests => ("/portal/console/requests", "Requests"),
             Self::Models => ("/portal/console/models", "Models"),
+            Self::Configuration => ("/portal/console/config", "Configuration"),
             Self::Limits => ("/portal/console/limits", "Limits"),
             Self::Deployments => ("/portal/console/deployments", "Deployments"),
             Self::Margin => ("/portal/console/margin", "Margin"),
@@ -62,8 +65,20 @@ impl Place {
 }
 
 pub(crate) fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) -> Page {
+    page_with(me, place, title, &html! {}, content)
+}
+
+/// A page with additional elements in its head.
+pub(crate) fn page_with(
+    me: &SignedInOperator,
+    place: Place,
+    title: &str,
+    more: &Markup,
+    content: &Markup,
+) -> Page {
     let head = html! {
         link rel="stylesheet" href=(assets::path("console.css"));
+        (more)
         @if place == Place::Live {
             meta name="htmx-config" content=(HTMX);
             script src=(assets::path("htmx.js")) defer {}

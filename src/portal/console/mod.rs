@@ -20,6 +20,7 @@ mod alerts;
 mod audit;
 mod bars;
 mod changes;
+mod configuration;
 mod deployments;
 mod frame;
 mod keys;
@@ -99,8 +100,34 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             get(models::list).post(models::change),
         )
         .route(
+            "/portal/console/models/disable",
+            get(models::confirm_disable),
+        )
+        .route(
             "/portal/console/limits",
             get(limits::list).post(limits::change),
+        )
+        .route("/portal/console/config", get(configuration::list))
+        .route(
+            "/portal/console/config/history",
+            get(configuration::versions),
+        )
+        .route(
+            "/portal/console/config/history/{number}",
+            get(configuration::version),
+        )
+        .route(
+            "/portal/console/config/rollback",
+            post(configuration::roll_back),
+        )
+        .route("/portal/console/config/{kind}", post(configuration::submit))
+        .route(
+            "/portal/console/config/{kind}/edit",
+            get(configuration::edit),
+        )
+        .route(
+            "/portal/console/config/{kind}/new",
+            get(configuration::create),
         )
         .route("/portal/console/deployments", get(deployments::show))
         .route("/portal/console/margin", get(margin::show))

@@ -1,6 +1,7 @@
 //! Jobs that run beside requests until the gateway stops. A failed run is logged and repeated later.
 
 pub(crate) mod alerter;
+pub(crate) mod configuration;
 pub(crate) mod pruner;
 pub(crate) mod reconciler;
 pub(crate) mod retention;
