@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use tokio::task::spawn_blocking;
 
 use super::{Gateway, Routes};
 use crate::{
@@ -48,6 +49,13 @@ pub(crate) fn revision((number, content): (i64, String)) -> Result<Revision, Str
         number,
         changes: Arc::new(Changes::parse(&content)?),
     })
+}
+
+/// Checks changes on a thread of its own, because making clients and weighing examples takes many milliseconds.
+pub(crate) async fn check(gateway: &Arc<Gateway>, changes: Changes) -> Result<(), Vec<String>> {
+    let gateway = gateway.clone();
+    let checked = spawn_blocking(move || gateway.check_changes(changes).map(drop)).await;
+    checked.unwrap_or_else(|error| Err(vec![error.to_string()]))
 }
 
 impl Gateway {
@@ -105,7 +113,7 @@ impl Gateway {
     }
 
     /// Checks changes without using them: reads them with this gateway's file, and makes their clients.
-    pub(crate) fn check_changes(&self, changes: Changes) -> Result<Routes, Vec<String>> {
+    fn check_changes(&self, changes: Changes) -> Result<Routes, Vec<String>> {
         changes.check_bounds().map_err(|mistake| vec![mistake])?;
         let current = self.routes();
         let revision = Revision {

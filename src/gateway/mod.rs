@@ -35,6 +35,7 @@ mod abandoned;
 pub(crate) mod actions;
 mod admissions;
 pub mod alerts;
+pub(crate) mod breakdown;
 pub(crate) mod configuration;
 mod cookie_secret;
 mod emails;
@@ -50,6 +51,7 @@ pub(crate) mod traffic;
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
 pub(crate) use admissions::{Admissions, Overloaded, Permit};
 pub(crate) use alerts::Alerts;
+use breakdown::Breakdown;
 use configuration::Configuration;
 pub(crate) use hybrids::task_text;
 pub(crate) use portal::Portal;
@@ -93,6 +95,8 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// Requests and charges of the last minutes, for each second.
     pub traffic: Traffic,
+    /// What the calls of the last minutes were.
+    pub breakdown: Breakdown,
     /// Which model each conversation with a hybrid used last.
     pub sessions: Sessions,
     /// Counts of the hybrids' choices since the start.
@@ -190,6 +194,7 @@ impl Gateway {
             backoffice: stores.backoffice,
             metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
             traffic: Traffic::default(),
+            breakdown: Breakdown::default(),
             ledger: stores.ledger,
             spool: Arc::new(stores.spool),
             sessions: Sessions::default(),

@@ -17,6 +17,7 @@ use crate::{
     gateway::{
         Gateway,
         actions::{NewVersion, OperatorActions},
+        configuration::check,
     },
 };
 
@@ -156,7 +157,8 @@ pub(crate) async fn change(
     JsonBody(new): JsonBody<NewConfiguration>,
 ) -> Result<Response, OperatorError> {
     if new.preview {
-        let mistakes = gateway.check_changes(new.changes).err().unwrap_or_default();
+        let checked = check(&gateway, new.changes).await;
+        let mistakes = checked.err().unwrap_or_default();
         let preview = PreviewObject {
             object: "configuration.preview",
             ok: mistakes.is_empty(),

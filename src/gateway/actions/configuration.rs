@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::{ActionError, OperatorActions};
 use crate::{
     backoffice::NewConfigVersion,
     base::{keys::random_id, timestamp},
     config::changes::{Changes, Revision, entry_values},
-    gateway::configuration::revision,
+    gateway::configuration::{check, revision},
 };
 
 /// Most characters of the note of a version.
@@ -73,8 +74,8 @@ impl OperatorActions {
         let before = self.version(new.based_on).await?;
         let base = gateway.routes().base.clone();
         let changes = base.with_replaced(new.changes, &before);
-        gateway
-            .check_changes(changes.clone())
+        check(gateway, changes.clone())
+            .await
             .map_err(ActionError::Configuration)?;
         let content = changes.to_json();
         let version = NewConfigVersion {
@@ -96,7 +97,8 @@ impl OperatorActions {
             .await;
         // Other gateways find it in the store. It was checked above, so it can be used here too.
         let changes = Arc::new(changes);
-        let _ = gateway.reload(None, Some(Revision { number, changes }));
+        let (gateway, newer) = (gateway.clone(), Revision { number, changes });
+        let _ = spawn_blocking(move || gateway.reload(None, Some(newer))).await;
         Ok(number)
     }
 

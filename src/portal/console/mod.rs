@@ -26,6 +26,8 @@ mod frame;
 mod keys;
 mod limits;
 mod live;
+mod live_breakdown;
+mod live_tail;
 mod margin;
 mod models;
 mod people;
@@ -41,6 +43,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal/console", get(live::show))
         .route("/portal/console/live", get(live::figures_fragment))
+        .route("/portal/console/live/requests", get(live::tail_fragment))
         .route(
             "/portal/console/sign-in",
             get(sign_in::show).post(sign_in::sign_in),

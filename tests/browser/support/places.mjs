@@ -107,6 +107,7 @@ export const CONSOLE = [
   page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
   page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
+  page('console-configuration', '/portal/console/config', 'Configuration', 'Models', 'Aliases', 'Deployments', 'Providers', 'svc-flex-beta-3.6', 'Add a provider'),
   page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
   page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
@@ -150,6 +151,10 @@ export const CONSOLE_STATES = [
       await clickTo(page, 'button', 'Invite');
     },
   },
+  page('console-config-model', '/portal/console/config/models/edit?name=svc-pro', 'Model svc-pro', 'Input price', 'Other settings', 'Preview'),
+  page('console-config-deployment', '/portal/console/config/deployments/new', 'New deployment', 'Weight', 'Your cost of input'),
+  page('console-config-history', '/portal/console/config/history', 'History'),
+  page('console-disable-model', '/portal/console/models/disable?model=svc-pro', 'Disable svc-pro?', 'Keep it'),
   {
     name: 'console-audited',
     says: ['Everything adds up'],

@@ -1,6 +1,6 @@
 //! The versions of the configuration: who made each, when and why; what each changed; and going back to one.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{Path, State},
@@ -153,18 +153,23 @@ fn changes_between(routes: &Routes, was: &Changes, is: &Changes) -> Markup {
     }
     entries.sort_unstable();
     entries.dedup();
-    let text = |changes: &Changes, kind: Kind, name: &str| {
-        let entries = routes.base.entries(kind, changes);
-        let entry = entries.into_iter().find(|entry| entry.name == name);
-        entry
-            .and_then(|entry| entry.current_text())
-            .unwrap_or_default()
+    let texts = |changes: &Changes| {
+        let all = Kind::ALL
+            .into_iter()
+            .flat_map(|kind| routes.base.entries(kind, changes));
+        let all = all.map(|entry| {
+            let text = entry.current_text().unwrap_or_default();
+            ((entry.kind, entry.name), text)
+        });
+        all.collect::<BTreeMap<_, _>>()
     };
+    let (before, after) = (texts(was), texts(is));
+    let text = |texts: &BTreeMap<_, String>, entry| texts.get(entry).cloned().unwrap_or_default();
     html! {
         @if entries.is_empty() { p.empty { "None." } }
-        @for (kind, name) in &entries {
-            h3 { span.muted { (kind.as_str()) } " " code { (name) } }
-            (difference(&text(was, *kind, name), &text(is, *kind, name)))
+        @for entry in &entries {
+            h3 { span.muted { (entry.0.as_str()) } " " code { (entry.1) } }
+            (difference(&text(&before, entry), &text(&after, entry)))
         }
     }
 }

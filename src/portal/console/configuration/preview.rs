@@ -20,6 +20,7 @@ use crate::{
     gateway::{
         Gateway, Routes,
         actions::{ActionError, NewVersion},
+        configuration::check,
     },
     portal::{
         confirmation::Confirmation,
@@ -49,7 +50,7 @@ pub(crate) async fn submit(
         Ok(changed) => changed,
         Err(wrong) => return Ok(refused(&me, &routes, &draft, &wrong)),
     };
-    if let Err(wrong) = gateway.check_changes(changes.clone()) {
+    if let Err(wrong) = check(&gateway, changes.clone()).await {
         return Ok(refused(&me, &routes, &draft, &wrong));
     }
     if step != "apply" {
@@ -115,8 +116,15 @@ async fn conflict(
             }
         }
     };
-    draft.based_on = number;
-    draft.intent = Intent::Set;
+    if draft.intent == Intent::Set {
+        draft.based_on = number;
+    } else {
+        // Nothing was typed: the form shows the entry as it is now.
+        let entries = routes.base.entries(draft.kind, &routes.revision.changes);
+        let entry = entries.iter().find(|entry| entry.name == draft.name);
+        let entry = entry.ok_or(PortalError::NotFound)?;
+        *draft = Draft::of_entry(draft.kind, Some(entry), routes);
+    }
     let page = form_page(me, routes, draft, &[], Some(&explained));
     Ok((StatusCode::CONFLICT, page).into_response())
 }
