@@ -72,6 +72,11 @@ impl Gateway {
         Ok(true)
     }
 
+    /// The number of the newest known version.
+    pub(crate) fn newest_configuration(&self) -> i64 {
+        self.configuration.wanted().number
+    }
+
     /// Builds the routes from a file that was read anew, or with a newer version, or both.
     pub(crate) fn reload(
         &self,

@@ -118,7 +118,7 @@ async fn metrics(gateway: &TestGateway) -> String {
     request.send().await.unwrap().text().await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_operator_api_and_the_command_line_show_apply_and_roll_back() {
     let gateway = TestGateway::start().await;
     let shown = put(&gateway, price("90.00"), 0).await;

@@ -70,10 +70,15 @@ impl OperatorActions {
 
     async fn apply(&self, new: NewVersion) -> Result<i64, ActionError> {
         let gateway = &self.gateway;
+        let within = new.changes.check_bounds();
+        within.map_err(|mistake| ActionError::Configuration(vec![mistake]))?;
         gateway.follow_configuration().await?;
         let before = self.version(new.based_on).await?;
         let base = gateway.routes().base.clone();
         let changes = base.with_replaced(new.changes, &before);
+        if changes == before && gateway.newest_configuration() == new.based_on {
+            return Ok(new.based_on); // Nothing would change.
+        }
         check(gateway, changes.clone())
             .await
             .map_err(ActionError::Configuration)?;
