@@ -20,7 +20,7 @@ pub(crate) struct ConfigVersion {
     pub number: i64,
     pub at_ms: i64,
     pub actor: String,
-    /// Why it was made, in the words of the operator.
+    /// The reason for it, as the operator wrote it.
     pub note: String,
 }
 

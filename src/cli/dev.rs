@@ -142,7 +142,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
     }
 }
 
-/// The same as a file, from which changes of the console begin.
+/// Providers, deployments and aliases of [`config`] as a file, from which changes of the console begin.
 fn file() -> String {
     let names = AGENTS_NAMES.map(|name| format!("{name:?} = {AGENTS_MODEL:?}\n"));
     format!(

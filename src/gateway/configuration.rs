@@ -77,7 +77,7 @@ impl Gateway {
         self.configuration.wanted().number
     }
 
-    /// Builds the routes from a file that was read anew, or with a newer version, or both.
+    /// Builds the routes from a file that was read again, or with a newer version, or both.
     pub(crate) fn reload(
         &self,
         base: Option<Arc<Base>>,

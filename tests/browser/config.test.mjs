@@ -96,9 +96,9 @@ test('a model is disabled after a question, and enabled again by Undo', async (t
   const enabled = async () => (await operate('GET', '/operator/models/svc-flex-beta-3.6')).enabled;
   await go(page, '/portal/console/models');
   await clickTo(page, 'link', 'Disable svc-flex-beta-3.6');
-  assert.match(await textOf(page), /nobody can call it/);
+  assert.match(await textOf(page), /it cannot be called/);
   assert.equal(await enabled(), true);
-  await clickTo(page, 'button', 'Disable for everybody');
+  await clickTo(page, 'button', 'Disable for all accounts');
   assert.equal(await enabled(), false);
   await clickTo(page, 'button', 'Undo');
   assert.equal(await enabled(), true);

@@ -155,7 +155,7 @@ fn empty() -> Node {
     }
 }
 
-/// The entries of a table. A value that is none becomes one, because what is written there is reported elsewhere.
+/// The entries of a table. Another value is replaced by an empty table; reading the document reports it.
 fn table(node: &mut Node) -> &mut BTreeMap<String, Node> {
     if !matches!(node.value, Value::Table(_)) {
         node.value = Value::Table(BTreeMap::new());

@@ -13,6 +13,8 @@ mod base;
 mod difference;
 mod entries;
 mod secrets;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub(crate) use self::{

@@ -36,7 +36,7 @@ pub(crate) enum ActionError {
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
-    /// Mistakes in the words of `tollgate check`.
+    /// Mistakes in the form of `tollgate check`.
     #[error("{}", .0.join("\n"))]
     Configuration(Vec<String>),
     #[error(

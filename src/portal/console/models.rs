@@ -121,7 +121,7 @@ pub(crate) struct Named {
     model: String,
 }
 
-/// Asks before a model is turned off for everybody.
+/// Asks before a model is turned off for all accounts.
 pub(crate) async fn confirm_disable(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
@@ -138,7 +138,7 @@ pub(crate) async fn confirm_disable(
     let title = format!("Disable {}?", model.id);
     let content = html! {
         h1 { (title) }
-        p { "From the next request on, nobody can call it: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
+        p { "From the next request on, it cannot be called: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
         @if let Some(first) = first {
             p {
                 "These choose among the other models then: " code { (first.id) }
@@ -150,7 +150,7 @@ pub(crate) async fn confirm_disable(
             (me.token_field())
             input type="hidden" name="model" value=(model.id);
             input type="hidden" name="enabled" value="false";
-            button.bad type="submit" { "Disable for everybody" }
+            button.bad type="submit" { "Disable for all accounts" }
             a.button href="/portal/console/models" { "Keep it" }
         }
     };

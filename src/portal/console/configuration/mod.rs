@@ -85,7 +85,7 @@ fn difference(before: &str, after: &str) -> Markup {
     }
 }
 
-/// What is wrong, in the words of `tollgate check`.
+/// What is wrong, in the form of `tollgate check`.
 fn mistakes(mistakes: &[String]) -> Markup {
     html! {
         div.problem role="alert" {
