@@ -193,18 +193,23 @@ impl OperatorError {
             _ => None,
         };
         let code = code.map(str::to_owned);
-        let mut extra = serde_json::Map::new();
-        if let Self::Configuration(mistakes) = self {
-            extra.insert("mistakes".into(), mistakes.clone().into());
-        }
         Envelope {
             status,
             message: self.to_string(),
             kind,
             code,
             param,
-            extra,
+            extra: self.extra(),
         }
+    }
+
+    /// Further fields of the error.
+    fn extra(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut extra = serde_json::Map::new();
+        if let Self::Configuration(mistakes) = self {
+            extra.insert("mistakes".into(), mistakes.clone().into());
+        }
+        extra
     }
 }
 

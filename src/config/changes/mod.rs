@@ -12,6 +12,7 @@ mod apply;
 mod base;
 mod difference;
 mod entries;
+mod models;
 mod secrets;
 #[cfg(test)]
 mod tests;

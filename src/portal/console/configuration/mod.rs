@@ -9,6 +9,7 @@ mod fields;
 mod history;
 mod list;
 mod preview;
+mod values;
 
 pub(super) use self::{
     edit::{create, edit},
