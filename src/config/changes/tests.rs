@@ -74,7 +74,14 @@ fn every_model_is_the_same_after_it_was_saved_unchanged() {
     let after = after.unwrap();
     let shown = |config: &crate::config::Config| {
         let models = config.catalog.models();
-        models.map(|model| format!("{model:?}")).collect::<Vec<_>>()
+        let models = models.map(|model| {
+            let mut model = (**model).clone();
+            if model.is_hybrid() {
+                model.quality_tier = 0; // A hybrid is never a target, so its tier has no effect.
+            }
+            format!("{model:?}")
+        });
+        models.collect::<Vec<_>>()
     };
     for (was, is) in shown(&before).iter().zip(shown(&after)) {
         assert_eq!(*was, is);

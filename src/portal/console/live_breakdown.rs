@@ -21,6 +21,9 @@ struct Row {
 }
 
 pub(super) fn tables(counts: &Counts) -> Markup {
+    if counts.calls.is_empty() && counts.statuses.is_empty() {
+        return html! { p.empty { "No requests in the last " (MINUTES) " minutes." } };
+    }
     let mut models: BTreeMap<&str, Row> = BTreeMap::new();
     let mut upstreams: BTreeMap<&str, Row> = BTreeMap::new();
     for ((model, upstream, outcome), calls) in &counts.calls {

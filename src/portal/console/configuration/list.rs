@@ -9,7 +9,7 @@ use toml::Value as Toml;
 use super::{PATH, badge, edit_path, page, title};
 use crate::{
     api::operator::GONE_SECONDS,
-    backoffice::GatewayReport,
+    backoffice::{ConfigVersion, GatewayReport},
     base::timestamp,
     config::changes::{Entry, Kind},
     gateway::{Gateway, Routes},
@@ -22,6 +22,9 @@ use crate::{
     },
 };
 
+/// Seconds after which a gateway that does not use the newest version is listed.
+const LATE: i64 = 5;
+
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
@@ -29,6 +32,7 @@ pub(crate) async fn list(
     gateway.follow_configuration().await?;
     let since = timestamp::now() - GONE_SECONDS;
     let reports = gateway.backoffice.config_reports(since).await?;
+    let newest = gateway.backoffice.config_versions(None, 1).await?;
     let routes = gateway.routes();
     let all: Vec<(Kind, Vec<Entry>)> = Kind::ALL
         .into_iter()
@@ -45,7 +49,7 @@ pub(crate) async fn list(
             "Models, aliases, deployments and providers of the configuration file and the built-in catalog. What you change here \
              takes effect at once at every gateway, and stays until you change it again. The file is not written."
         }
-        (state(&gateway, &routes, &reports))
+        (state(&gateway, &routes, newest.first(), &reports))
         @if !changed.is_empty() { (differences(&changed)) }
         @for (kind, entries) in &all { (section(*kind, entries, &routes)) }
     };
@@ -53,17 +57,19 @@ pub(crate) async fn list(
 }
 
 /// The version in use, here and at the other gateways.
-fn state(gateway: &Gateway, routes: &Routes, reports: &[GatewayReport]) -> Markup {
-    let newest = reports
-        .iter()
-        .map(|report| report.number)
-        .max()
-        .unwrap_or(0)
-        .max(routes.revision.number);
-    let behind: Vec<_> = reports
-        .iter()
-        .filter(|report| report.problem.is_some() || report.number < newest)
-        .collect();
+fn state(
+    gateway: &Gateway,
+    routes: &Routes,
+    newest: Option<&ConfigVersion>,
+    reports: &[GatewayReport],
+) -> Markup {
+    // A gateway reports a new version a moment after it was made.
+    let is_behind = |report: &&GatewayReport| {
+        let newest = newest.filter(|newest| report.number < newest.number);
+        report.problem.is_some()
+            || newest.is_some_and(|newest| newest.at_ms.div_euclid(1_000) + LATE < timestamp::now())
+    };
+    let behind: Vec<_> = reports.iter().filter(is_behind).collect();
     html! {
         @if let Some(problem) = gateway.configuration.problem() {
             div.problem role="alert" {
@@ -142,7 +148,7 @@ fn side(text: Option<String>, other: Option<String>) -> Markup {
 fn section(kind: Kind, entries: &[Entry], routes: &Routes) -> Markup {
     let table = html! {
         table {
-            caption { (title(kind)) }
+            caption { (entries.len()) " " @if entries.len() == 1 { (kind.as_str()) } @else { (kind.plural()) } }
             thead { tr {
                 th scope="col" { "Name" }
                 th scope="col" { "Settings" }
@@ -152,7 +158,7 @@ fn section(kind: Kind, entries: &[Entry], routes: &Routes) -> Markup {
             tbody {
                 @for entry in entries {
                     tr {
-                        th scope="row" data-label="Name" { code { (entry.name) } }
+                        th scope="row" data-label="Name" { a href=(edit_path(kind, &entry.name)) { code { (entry.name) } } }
                         td data-label="Settings" { (summary(entry, routes)) }
                         td data-label="From" { (badge(entry)) }
                         td {
