@@ -20,18 +20,26 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 
 use super::{
-    Source, departure::Departure, dialect::Dialect, layers, refusal_limits::count_refusal,
+    Source,
+    departure::Departure,
+    dialect::Dialect,
+    layers,
+    refusal_limits::count_refusal,
+    refused::{self, Answered},
 };
 use crate::{
-    base::{keys::rising_id, timestamp},
+    base::{
+        keys::{KeyDigest, rising_id},
+        timestamp,
+    },
     gateway::{Gateway, traffic::End},
-    ledger::{CallId, Caller, ReplayKind},
+    ledger::{CallId, Caller, Payer, ReplayKind},
     metered::Ending,
     net::http1::REQUEST_ID,
     wire::{
         agent::Agent,
         chat::Usage,
-        error::{Cause, ErrorLabel, Failed},
+        error::{Cause, ErrorLabel, Failed, GatewayError},
     },
 };
 
@@ -55,6 +63,12 @@ struct Fields {
     agent: Option<Arc<Agent>>,
     usage: Option<Usage>,
     problem: Option<String>,
+    /// The key of the authenticated caller.
+    payer: Option<Arc<Payer>>,
+    /// The keys that were presented and are not valid.
+    invalid_keys: Vec<KeyDigest>,
+    /// Whether a call was admitted for it, which has failed since.
+    is_admitted: bool,
     /// The call whose response it got, and whether that was over.
     replay: Option<(ReplayKind, CallId)>,
     departure: Option<Box<Departure>>,
@@ -79,7 +93,32 @@ impl RequestLog {
         if fields.account_id.as_ref() != Some(&caller.account_id) {
             fields.account_id = Some(caller.account_id.clone());
         }
+        fields.payer = Some(caller.payer.clone());
         fields.credits = Credits::Seen(caller.credits_expire_at);
+    }
+
+    /// Adds a key for which no caller was found. It may have been valid before.
+    pub(super) fn invalid_key(&self, key: KeyDigest) {
+        self.fields().invalid_keys.push(key);
+    }
+
+    /// Notes that the failed request is a call.
+    pub(crate) fn admitted(&self) {
+        self.fields().is_admitted = true;
+    }
+
+    /// What a record of the refused request needs.
+    pub(super) fn sender(&self) -> Sender {
+        let fields = self.fields();
+        Sender {
+            request_id: fields.request_id.clone(),
+            account_id: fields.account_id.clone(),
+            payer: fields.payer.clone(),
+            invalid_keys: fields.invalid_keys.clone(),
+            is_admitted: fields.is_admitted,
+            model: fields.model.clone(),
+            agent: fields.agent.clone(),
+        }
     }
 
     /// Sets when the credit that pays for the call expires.
@@ -154,6 +193,19 @@ impl RequestLog {
     }
 }
 
+/// Who sent a request, as far as it is known.
+pub(super) struct Sender {
+    pub request_id: String,
+    pub account_id: Option<String>,
+    /// The key of the caller.
+    pub payer: Option<Arc<Payer>>,
+    pub invalid_keys: Vec<KeyDigest>,
+    /// Whether a call was admitted for the request.
+    pub is_admitted: bool,
+    pub model: Option<String>,
+    pub agent: Option<Arc<Agent>>,
+}
+
 /// The only layer around a router, because each layer costs a request some allocations.
 pub(crate) async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
@@ -211,7 +263,7 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     }
     if let Some(Failed(error)) = response.extensions_mut().remove() {
         line.log.fields().problem = Some(error.cause());
-        response = dialect.translated(&error, &id, response);
+        response = line.refused(&error, dialect, &id, response);
     }
     dialect.mark(&id, &mut response);
     response.headers_mut().insert(REQUEST_ID, id);
@@ -300,9 +352,39 @@ struct Line {
 }
 
 impl Line {
-    /// Whether it is a request of the API, or of the portal's playground, which sends such requests.
+    /// Whether it is a request of the API, or of the portal's playground, which sends such requests: from a script, or by
+    /// a form.
     fn is_api_request(&self) -> bool {
-        self.path == "/v1" || self.path.starts_with("/v1/") || self.path == "/portal/playground/run"
+        match &*self.path {
+            "/v1" | "/portal/playground/run" => true,
+            "/portal/playground" => self.method == Method::POST,
+            path => path.starts_with("/v1/"),
+        }
+    }
+}
+
+impl Line {
+    /// The response to a failed request, which names the page that shows it. If no call was admitted for it, it is
+    /// recorded.
+    fn refused(
+        &self,
+        error: &GatewayError,
+        dialect: Dialect,
+        id: &HeaderValue,
+        response: Response,
+    ) -> Response {
+        let sender = self.log.sender();
+        let url = refused::page_of(&self.gateway, &sender, response.status());
+        let response = dialect.translated(error, id, url, response);
+        if self.is_api_request() && !sender.is_admitted {
+            let answered = Answered {
+                path: &self.path,
+                status: response.status(),
+                took: self.started.elapsed(),
+            };
+            refused::record(&self.gateway, sender, error, answered);
+        }
+        response
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which API a request speaks: OpenAI's, or Anthropic's Messages API, whose errors and headers differ.
 
 use axum::{
+    body::Body,
     extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue},
     response::Response,
@@ -47,16 +48,27 @@ impl Dialect {
     }
 
     /// The response to a failed request. Every refusal on the way gets its form here.
+    ///
+    /// `request_url` is the page of the portal that shows the request. `response` is the response without it, in the form
+    /// of OpenAI's API.
     pub(super) fn translated(
         self,
         error: &GatewayError,
         request_id: &HeaderValue,
-        response: Response,
+        request_url: Option<String>,
+        mut response: Response,
     ) -> Response {
         match self {
-            Self::OpenAi => response,
+            Self::OpenAi => {
+                if request_url.is_some() {
+                    let envelope = error.envelope().with_request_url(request_url);
+                    *response.body_mut() = Body::from(envelope.to_json());
+                }
+                response
+            }
             Self::Messages => {
-                error.messages_response(&String::from_utf8_lossy(request_id.as_bytes()))
+                let request_id = String::from_utf8_lossy(request_id.as_bytes());
+                error.messages_response(&request_id, request_url)
             }
         }
     }

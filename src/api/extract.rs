@@ -164,7 +164,7 @@ pub(crate) async fn authenticated(
 ) -> Result<(Caller, Body), GatewayError> {
     let headers = request.headers();
     let client = || source.map(|source| source.client(headers));
-    let caller = find_caller(gateway, headers, dialect, client, false).await;
+    let caller = find_caller(gateway, headers, dialect, client, Some(log), false).await;
     if let Some(agent) = Agent::read(headers) {
         log.sent_by(agent);
     }

@@ -79,7 +79,8 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let client = client_address(&request, None);
     let headers = request.headers();
-    let caller = find_caller(&gateway, headers, Dialect::OpenAi, || client, true).await;
+    let log = log_of(&request);
+    let caller = find_caller(&gateway, headers, Dialect::OpenAi, || client, log, true).await;
     let caller = caller.and_then(|caller| {
         log_caller(&request, &caller);
         check_account(&gateway, &caller.account_id).map(|()| caller)
@@ -125,7 +126,8 @@ pub(crate) async fn refuse_route(
     let error = if path == "/v1" || path.starts_with("/v1/") {
         let headers = request.headers();
         let dialect = Dialect::of(&request, None);
-        match find_caller(gateway, headers, dialect, || client, true).await {
+        let log = log_of(&request);
+        match find_caller(gateway, headers, dialect, || client, log, true).await {
             Ok(caller) => {
                 log_caller(&request, &caller);
                 let checked = check_account(gateway, &caller.account_id);
@@ -142,9 +144,13 @@ pub(crate) async fn refuse_route(
 
 /// Adds the account to the request's log line.
 fn log_caller(request: &Request, caller: &Caller) {
-    if let Some(log) = request.extensions().get::<RequestLog>() {
+    if let Some(log) = log_of(request) {
         log.caller(caller);
     }
+}
+
+fn log_of(request: &Request) -> Option<&RequestLog> {
+    request.extensions().get()
 }
 
 /// The error for a refused head.

@@ -17,6 +17,7 @@ pub(crate) mod operator;
 mod proxies;
 pub mod public;
 mod refusal_limits;
+mod refused;
 
 pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
 pub(crate) use body::read_body;

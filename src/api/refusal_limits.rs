@@ -13,6 +13,7 @@ use axum::{
 
 use super::{
     Source,
+    access_log::RequestLog,
     dialect::Dialect,
     extract::{Peer, presented_key, presented_keys, require_caller},
 };
@@ -34,21 +35,22 @@ pub(crate) fn client_address(request: &Request, source: Option<&Source>) -> Opti
 /// Finds the caller by the key in the headers; from the store if `fresh`, else from the cache if it is there.
 ///
 /// While an address has been refused too often, keys from it that would have to be looked up in the store are refused
-/// without that.
+/// without that. Keys that are not valid are noted in `log`.
 pub(crate) async fn find_caller(
     gateway: &Gateway,
     headers: &HeaderMap,
     dialect: Dialect,
     client: impl Fn() -> Option<IpAddr>,
+    log: Option<&RequestLog>,
     fresh: bool,
 ) -> Result<Caller, GatewayError> {
     let found = match dialect {
         Dialect::OpenAi => match presented_key(headers) {
-            Ok(key) => look_up(gateway, key.digest(), &client, fresh).await,
+            Ok(key) => look_up(gateway, key.digest(), &client, log, fresh).await,
             Err(error) => Err(error),
         },
         // Boxed, so that the other requests reserve no memory for it.
-        Dialect::Messages => Box::pin(find_by_any(gateway, headers, &client, fresh)).await,
+        Dialect::Messages => Box::pin(find_by_any(gateway, headers, &client, log, fresh)).await,
     };
     match found {
         Err(error @ (GatewayError::MissingKey | GatewayError::InvalidKey)) => {
@@ -63,11 +65,12 @@ async fn find_by_any(
     gateway: &Gateway,
     headers: &HeaderMap,
     client: impl Fn() -> Option<IpAddr>,
+    log: Option<&RequestLog>,
     fresh: bool,
 ) -> Result<Caller, GatewayError> {
     let mut found = Err(GatewayError::InvalidKey);
     for key in presented_keys(headers)? {
-        found = look_up(gateway, key.digest(), &client, fresh).await;
+        found = look_up(gateway, key.digest(), &client, log, fresh).await;
         if !matches!(found, Err(GatewayError::InvalidKey)) {
             break;
         }
@@ -79,6 +82,7 @@ async fn look_up(
     gateway: &Gateway,
     digest: KeyDigest,
     client: impl Fn() -> Option<IpAddr>,
+    log: Option<&RequestLog>,
     fresh: bool,
 ) -> Result<Caller, GatewayError> {
     let ledger = &gateway.ledger;
@@ -87,11 +91,15 @@ async fn look_up(
     {
         return Err(too_many("address", seconds));
     }
-    require_caller(if fresh {
+    let caller = require_caller(if fresh {
         ledger.fresh_caller(digest).await
     } else {
         ledger.caller(digest).await
-    })
+    });
+    if let (Err(GatewayError::InvalidKey), Some(log)) = (&caller, log) {
+        log.invalid_key(digest);
+    }
+    caller
 }
 
 /// Counts the refusal of a request without a valid key, and returns its error: 429 if its address has been refused too

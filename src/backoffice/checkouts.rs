@@ -6,9 +6,9 @@
 
 use super::{
     Backoffice, BackofficeError,
-    sql::{Row, statement},
+    sql::{Row, Statement, statement, unexpected},
 };
-use crate::base::{keys::random_id, money::NanoUsd};
+use crate::base::{keys::random_id, money::NanoUsd, timestamp};
 
 const PREFIX: &str = "checkout_";
 
@@ -33,6 +33,10 @@ pub(crate) struct Checkout {
     /// The ordered amount.
     pub amount: NanoUsd,
     pub created_at: i64,
+    /// Whether it is an automatic top-up.
+    pub automatic: bool,
+    /// When and why an automatic payment failed.
+    pub failed: Option<(i64, String)>,
     pub receipt: Option<Receipt>,
 }
 
@@ -45,6 +49,8 @@ pub(crate) struct Receipt {
     pub expires_at: Option<i64>,
     /// The grant that credits the payment, once it is made.
     pub grant_id: Option<String>,
+    /// E.g. `R-2026-000123`: consecutive within a year and a store.
+    pub number: String,
 }
 
 pub(crate) struct NewCheckout {
@@ -69,14 +75,24 @@ macro_rules! checkouts_where {
     ($condition:literal) => {
         concat!(
             "SELECT id, provider, session, account_id, person, amount, created_at,
-                 paid_at, paid_amount, expires_at, grant_id
+                 automatic, failed_at, failure, paid_at, paid_amount, expires_at, grant_id, receipt
              FROM backoffice_checkouts WHERE ",
             $condition
         )
     };
 }
 
+pub(super) use checkouts_where;
+
 const BY_ID: &str = checkouts_where!("id = $1");
+
+pub(super) fn checkout_by_id(id: &str) -> Statement {
+    statement(BY_ID, [id.into()])
+}
+
+pub(super) fn new_checkout_id() -> String {
+    random_id(PREFIX)
+}
 
 impl Backoffice {
     /// Stores an order; `None` if the account has `most` unpaid orders since `since`.
@@ -86,12 +102,12 @@ impl Backoffice {
         since: i64,
         most: i64,
     ) -> Result<Option<Checkout>, BackofficeError> {
-        let id = random_id(PREFIX);
+        let id = new_checkout_id();
         let open = statement(
-            "INSERT INTO backoffice_checkouts (id, provider, account_id, person, amount, created_at)
-             SELECT $1, $2, $3, $4, $5, $6
+            "INSERT INTO backoffice_checkouts (id, provider, account_id, person, amount, created_at, automatic)
+             SELECT $1, $2, $3, $4, $5, $6, 0
              WHERE (SELECT count(*) FROM backoffice_checkouts
-                    WHERE account_id = $3 AND created_at > $7 AND paid_at IS NULL) < $8
+                    WHERE account_id = $3 AND created_at > $7 AND paid_at IS NULL AND automatic = 0) < $8
              ON CONFLICT (id) DO NOTHING",
             [
                 id.as_str().into(),
@@ -104,8 +120,8 @@ impl Backoffice {
                 most.into(),
             ],
         );
-        let select = statement(BY_ID, [id.as_str().into()]);
-        first(self.run(vec![open, select]).await?)
+        let select = checkout_by_id(&id);
+        first_checkout(self.run(vec![open, select]).await?)
     }
 
     /// Stores the provider's session ID of a checkout, unless one is stored already.
@@ -122,8 +138,8 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Records a payment if it is the checkout's first and of its session. Returns the checkout as it is then; `None` if
-    /// there is no such checkout.
+    /// Records a payment, and gives it the next receipt number, if it is the checkout's first and of its session. Returns
+    /// the checkout as it is then; `None` if there is no such checkout.
     pub(crate) async fn checkout_paid(
         &self,
         id: &str,
@@ -143,8 +159,45 @@ impl Backoffice {
                 payment.provider.into(),
             ],
         );
-        let select = statement(BY_ID, [id.into()]);
-        first(self.run(vec![write, select]).await?)
+        let year = &timestamp::day(payment.now)[..4];
+        let name = format!("receipts of {year}");
+        let begin = statement(
+            "INSERT INTO backoffice_numbers (name, last) VALUES ($1, 0) ON CONFLICT (name) DO NOTHING",
+            [name.as_str().into()],
+        );
+        // The number's row stays locked until the transaction ends, so a number is neither skipped nor given twice.
+        let count = statement(
+            "UPDATE backoffice_numbers SET last = last + 1 WHERE name = $1 AND EXISTS
+                 (SELECT 1 FROM backoffice_checkouts WHERE id = $2 AND paid_at IS NOT NULL AND receipt IS NULL)",
+            [name.as_str().into(), id.into()],
+        );
+        let number = statement(
+            "UPDATE backoffice_checkouts SET receipt = $1 ||
+                 (SELECT CASE WHEN last < 1000000 THEN substr(CAST(1000000 + last AS TEXT), 2)
+                         ELSE CAST(last AS TEXT) END
+                     FROM backoffice_numbers WHERE name = $2)
+             WHERE id = $3 AND paid_at IS NOT NULL AND receipt IS NULL",
+            [
+                format!("R-{year}-").as_str().into(),
+                name.as_str().into(),
+                id.into(),
+            ],
+        );
+        let select = checkout_by_id(id);
+        first_checkout(self.run(vec![write, begin, count, number, select]).await?)
+    }
+
+    /// The checkout with this receipt number, if the account has it.
+    pub(crate) async fn receipt(
+        &self,
+        account_id: &str,
+        number: &str,
+    ) -> Result<Option<Checkout>, BackofficeError> {
+        let select = statement(
+            checkouts_where!("receipt = $1 AND account_id = $2"),
+            [number.into(), account_id.into()],
+        );
+        first_checkout(self.run(vec![select]).await?)
     }
 
     /// Stores the grant that credits a payment.
@@ -187,8 +240,8 @@ impl Backoffice {
     }
 
     pub(crate) async fn checkout(&self, id: &str) -> Result<Option<Checkout>, BackofficeError> {
-        let select = statement(BY_ID, [id.into()]);
-        first(self.run(vec![select]).await?)
+        let select = checkout_by_id(id);
+        first_checkout(self.run(vec![select]).await?)
     }
 
     /// Checkouts of an account, newest first.
@@ -207,7 +260,7 @@ impl Backoffice {
     }
 }
 
-fn first(rows: Vec<Row>) -> Result<Option<Checkout>, BackofficeError> {
+pub(super) fn first_checkout(rows: Vec<Row>) -> Result<Option<Checkout>, BackofficeError> {
     rows.into_iter().next().map(Checkout::read).transpose()
 }
 
@@ -221,10 +274,13 @@ impl Checkout {
             person: row.text()?,
             amount: NanoUsd::new(row.int()?),
             created_at: row.int()?,
+            automatic: row.int()? != 0,
+            failed: row.int_or_null()?.zip(row.text_or_null()?),
             receipt: None,
         };
         let paid = (row.int_or_null()?, row.int_or_null()?);
         let (expires_at, grant_id) = (row.int_or_null()?, row.text_or_null()?);
+        let number = row.text_or_null()?;
         let (Some(paid_at), Some(amount)) = paid else {
             return Ok(checkout);
         };
@@ -233,6 +289,7 @@ impl Checkout {
             amount: NanoUsd::new(amount),
             expires_at,
             grant_id,
+            number: number.ok_or_else(|| unexpected("the number of a receipt"))?,
         };
         Ok(Self {
             receipt: Some(receipt),

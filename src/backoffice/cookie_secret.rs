@@ -30,6 +30,8 @@ pub(crate) enum Signed {
     OidcAttempt,
     /// The name under which a session of the operator token is stored.
     OperatorSession,
+    /// A sign-in that still needs a code.
+    SecondStep,
 }
 
 impl CookieSecret {
@@ -57,6 +59,7 @@ fn message(what: Signed, parts: &[&str]) -> Vec<u8> {
         Signed::Device => "device",
         Signed::OidcAttempt => "oidc attempt",
         Signed::OperatorSession => "operator session",
+        Signed::SecondStep => "second step",
     };
     let mut message = Vec::new();
     for part in [purpose].iter().chain(parts) {

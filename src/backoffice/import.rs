@@ -65,6 +65,32 @@ const IDENTITIES: Table = Table {
     identity: None,
 };
 
+const FACTORS: Table = Table {
+    name: "backoffice_factors",
+    key: &["person_id"],
+    columns: &[
+        Column::text("person_id"),
+        Column::text("secret"),
+        Column::text("session"),
+        Column::int("began_at"),
+        Column::int("confirmed_at"),
+        Column::int("last_step"),
+        Column::text("last_use"),
+    ],
+    identity: None,
+};
+
+const RECOVERY_CODES: Table = Table {
+    name: "backoffice_recovery_codes",
+    key: &["digest"],
+    columns: &[
+        Column::text("digest"),
+        Column::text("person_id"),
+        Column::text("used_by"),
+    ],
+    identity: None,
+};
+
 const SPENT: Table = Table {
     name: "backoffice_spent",
     key: &["digest"],
@@ -140,6 +166,62 @@ const CHECKOUTS: Table = Table {
         Column::int("paid_at"),
         Column::int("expires_at"),
         Column::text("grant_id"),
+        Column::int("automatic"),
+        Column::int("failed_at"),
+        Column::text("failure"),
+        Column::text("receipt"),
+    ],
+    identity: None,
+};
+
+const NUMBERS: Table = Table {
+    name: "backoffice_numbers",
+    key: &["name"],
+    columns: &[Column::text("name"), Column::int("last")],
+    identity: None,
+};
+
+const BILLING_DETAILS: Table = Table {
+    name: "backoffice_billing_details",
+    key: &["account_id"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("bill_to"),
+        Column::int("changed_at"),
+    ],
+    identity: None,
+};
+
+const STATEMENTS: Table = Table {
+    name: "backoffice_statements",
+    key: &["account_id", "month"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("month"),
+        Column::text("content"),
+        Column::int("issued_at"),
+    ],
+    identity: None,
+};
+
+const TOP_UPS: Table = Table {
+    name: "backoffice_top_ups",
+    key: &["account_id"],
+    columns: &[
+        Column::text("account_id"),
+        Column::text("state"),
+        Column::int("threshold"),
+        Column::int("amount"),
+        Column::int("monthly_max"),
+        Column::text("consent"),
+        Column::text("consent_by"),
+        Column::int("consent_at"),
+        Column::text("provider"),
+        Column::text("customer"),
+        Column::text("card"),
+        Column::text("problem"),
+        Column::int("next_at"),
+        Column::int("claims"),
     ],
     identity: None,
 };
@@ -179,11 +261,85 @@ const DELIVERIES: Table = Table {
     identity: None,
 };
 
+const REFUSED: Table = Table {
+    name: "backoffice_refused",
+    key: &["id"],
+    columns: &[
+        Column::text("id"),
+        Column::int("at_ms"),
+        Column::text("request_id"),
+        Column::text("account_id"),
+        Column::text("key_id"),
+        Column::text("project_id"),
+        Column::text("member_id"),
+        Column::text("path"),
+        Column::text("model"),
+        Column::int("status"),
+        Column::text("code"),
+        Column::text("param"),
+        Column::text("message"),
+        Column::text("agent"),
+        Column::int("took_ms"),
+    ],
+    identity: None,
+};
+
+const REFUSED_COUNTS: Table = Table {
+    name: "backoffice_refused_counts",
+    key: &["account_id", "minute", "key_id", "status", "code", "writer"],
+    columns: &[
+        Column::text("account_id"),
+        Column::int("minute"),
+        Column::text("key_id"),
+        Column::int("status"),
+        Column::text("code"),
+        Column::text("writer"),
+        Column::int("requests"),
+    ],
+    identity: None,
+};
+
+const CONFIG_VERSIONS: Table = Table {
+    name: "backoffice_config_versions",
+    key: &["number"],
+    columns: &[
+        Column::int("number"),
+        Column::text("id"),
+        Column::int("at_ms"),
+        Column::text("actor"),
+        Column::text("note"),
+        Column::text("content"),
+    ],
+    identity: None,
+};
+
+/// What the gateways report is not copied: they report it again.
+#[cfg(test)]
+const NOT_COPIED: &[&str] = &["backoffice_config_gateways"];
+
 const TABLES: &[Table] = &[
-    PEOPLE, SESSIONS, IDENTITIES, SPENT, SECRETS, ACTIONS, LINKS, CHECKOUTS, ALERTS, DELIVERIES,
+    PEOPLE,
+    SESSIONS,
+    IDENTITIES,
+    FACTORS,
+    RECOVERY_CODES,
+    SPENT,
+    SECRETS,
+    ACTIONS,
+    LINKS,
+    CHECKOUTS,
+    ALERTS,
+    DELIVERIES,
+    REFUSED,
+    REFUSED_COUNTS,
+    NUMBERS,
+    BILLING_DETAILS,
+    STATEMENTS,
+    TOP_UPS,
+    CONFIG_VERSIONS,
 ];
 
 #[test]
 fn every_column_is_copied() {
-    crate::db::copy::testing::assert_lists_all(TABLES, super::schema::SQLITE, &[]);
+    crate::db::copy::testing::assert_lists_all(TABLES, super::schema::SQLITE, NOT_COPIED);
 }

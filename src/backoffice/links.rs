@@ -1,4 +1,5 @@
-//! One-time links with which their holder sets a password: invitations, address proofs and password resets.
+//! One-time links: with invitations, address proofs and password resets their holder sets a password, and with others
+//! a person proves a new address.
 //!
 //! The secret is only in the link; its digest is stored. A link is marked as used in the transaction in which it takes
 //! effect, so a failure never leaves a used link without its effect. Each use has a random ID: if the connection breaks
@@ -38,6 +39,8 @@ pub enum Purpose {
     },
     /// Set a new password.
     Reset { person_id: String },
+    /// Change the address of this person to that of the link.
+    Email { person_id: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +72,7 @@ impl Purpose {
             Self::Invitation { .. } => "invitation",
             Self::Proof { .. } => "proof",
             Self::Reset { .. } => "reset",
+            Self::Email { .. } => "email",
         }
     }
 
@@ -77,7 +81,7 @@ impl Purpose {
         match self {
             Self::Invitation { .. } => 7 * 24 * HOUR,
             Self::Proof { .. } => 24 * HOUR,
-            Self::Reset { .. } => HOUR,
+            Self::Reset { .. } | Self::Email { .. } => HOUR,
         }
     }
 }
@@ -109,7 +113,9 @@ impl Backoffice {
                 None,
                 Some((account_id, Role::Customer, TeamRole::Owner)),
             ),
-            Purpose::Reset { person_id } => (None, Some(person_id.as_str()), None),
+            Purpose::Reset { person_id } | Purpose::Email { person_id } => {
+                (None, Some(person_id.as_str()), None)
+            }
         };
         let make = statement(
             "INSERT INTO backoffice_links
@@ -141,6 +147,10 @@ impl Backoffice {
             // A stranger may have requested it.
             Purpose::Reset { .. } if new.made_by.is_none() => None,
             Purpose::Reset { person_id } => Some(delete_reset_links(person_id)),
+            Purpose::Email { person_id } => Some(statement(
+                "DELETE FROM backoffice_links WHERE kind = 'email' AND person_id = $1 AND used_at = 0",
+                [person_id.as_str().into()],
+            )),
         };
         self.run(older.into_iter().chain([make]).collect()).await?;
         let secret = Secret::new(secret);
@@ -207,7 +217,7 @@ impl Backoffice {
         let (digest, id) = (digest.as_str(), id.as_str());
         let take = statement(
             "UPDATE backoffice_links SET used_at = $1, used_by = $2
-             WHERE digest = $3 AND kind <> 'reset' AND used_at = 0 AND expires_at > $4
+             WHERE digest = $3 AND kind IN ('invitation', 'proof') AND used_at = 0 AND expires_at > $4
                AND NOT EXISTS (SELECT 1 FROM backoffice_people p
                                WHERE p.email_key = backoffice_links.email_key)",
             [now.into(), id.into(), digest.into(), now.into()],
@@ -227,7 +237,7 @@ impl Backoffice {
                 "SELECT ",
                 person_columns!(),
                 " FROM backoffice_people p JOIN backoffice_links l ON l.email_key = p.email_key
-                 WHERE l.digest = $1 AND l.kind <> 'reset'"
+                 WHERE l.digest = $1 AND l.kind IN ('invitation', 'proof')"
             ),
             [digest.into()],
         );
@@ -299,7 +309,7 @@ impl Backoffice {
     }
 }
 
-/// Deletes the unused links that set a person's password. Used ones remain until they expire; they have no effect.
+/// Deletes the unused links that change a person's password or address. Used ones remain until they expire; they have no effect.
 pub(crate) fn delete_reset_links(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE person_id = $1 AND used_at = 0",
@@ -346,6 +356,7 @@ impl Link {
                 Purpose::Proof { account_id, name }
             }
             ("reset", Some(person_id), None, None) => Purpose::Reset { person_id },
+            ("email", Some(person_id), None, None) => Purpose::Email { person_id },
             _ => return Err(unexpected("a link")),
         };
         Ok(Self {

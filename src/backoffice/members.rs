@@ -4,6 +4,7 @@
 use super::{
     Backoffice, BackofficeError, Person,
     people::{email_key, first_person, person_columns},
+    second_factor::delete_second_factor_left_behind,
     sql::{Row, Statement, statement, unexpected},
 };
 
@@ -72,7 +73,7 @@ impl Backoffice {
         }
     }
 
-    /// Removes a member together with their sessions, identities, the unused links to their address and the unused links
+    /// Removes a member together with their sessions, identities, second factor, the unused links to their address and the unused links
     /// that they made. Fails with `LastOwner`, and changes nothing, if the account would have no owner. Changes nothing if
     /// the person was removed before.
     pub async fn remove_member(&self, person: &Person) -> Result<(), BackofficeError> {
@@ -104,14 +105,9 @@ impl Backoffice {
                 person.email.as_str().into(),
             ],
         );
-        let steps = vec![
-            lock_owners(id),
-            remove,
-            sessions,
-            identities,
-            links,
-            by_id(id),
-        ];
+        let mut steps = vec![lock_owners(id), remove, sessions, identities, links];
+        steps.extend(delete_second_factor_left_behind(id));
+        steps.push(by_id(id));
         match first_person(self.run(steps).await?)? {
             Some(_) => Err(BackofficeError::LastOwner),
             None => Ok(()),

@@ -1,5 +1,5 @@
 //! The backoffice stores everything the portal needs beside the ledger: people who sign in, their sessions, one-time
-//! links, OpenID Connect identities and the secret that signs cookies, checkouts, operator actions, and alerts with their deliveries. It also has the
+//! links, OpenID Connect identities and the secret that signs cookies, checkouts, operator actions, refused requests, and alerts with their deliveries. It also has the
 //! clients for the services that these depend on: SMTP, webhooks, OpenID Connect issuers and payment providers.
 //!
 //! The store is separate from the ledger, in an SQLite file or over PostgreSQL connections of its own, so a failure here
@@ -18,10 +18,15 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod addresses;
 mod alerts;
+mod billing_details;
 mod checkouts;
+mod configurations;
+mod configurations_probe;
 mod cookie_secret;
 mod deliveries;
+mod erasure;
 mod identities;
 pub(crate) mod import;
 mod links;
@@ -32,15 +37,19 @@ mod password;
 pub(crate) mod payments;
 mod people;
 mod postgres;
+mod refused;
 mod roster;
 mod schema;
+mod second_factor;
 mod sessions;
 mod spent;
 mod sql;
 mod sqlite;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod top_ups;
 pub(crate) mod webhook;
 
 pub use self::{
@@ -50,20 +59,27 @@ pub use self::{
     links::{MadeLink, NewLink, Purpose},
     members::TeamRole,
     people::{NewPerson, Role},
+    refused::RefusedRequest,
     sessions::{Digest, NewSession},
 };
 pub(crate) use self::{
     actions::RecordedAction,
     alerts::{Alert, AlertKind, NewAlert},
     checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
+    configurations::{ConfigVersion, GatewayReport, NewConfigVersion},
+    configurations_probe::newest_config,
     cookie_secret::{COOKIES, CookieSecret, Signed},
     deliveries::{Channel, Delivery, Route},
     identities::Identity,
     links::Link,
     password::Passwords,
     people::{Person, email_key},
+    refused::{RefusedCount, RefusedKind, RefusedPage},
+    second_factor::UsedCode,
     sessions::Session,
+    statements::StoredStatement,
     throttle::{Attempt, Throttle},
+    top_ups::{NewTopUp, TopUp, TopUpState, UNKNOWN},
 };
 use self::{
     postgres::PostgresStore,
@@ -77,7 +93,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackofficeError {
-    #[error("this e-mail address is already in use")]
+    #[error("this email address is already in use")]
     EmailTaken,
     #[error(
         "an account needs an owner, and this is its last one; make another member an owner first"

@@ -53,6 +53,8 @@ pub struct Person {
     /// What the person may do in the account.
     pub team_role: TeamRole,
     pub created_at: i64,
+    /// When the person turned on two-factor authentication.
+    pub second_factor_at: Option<i64>,
 }
 
 pub struct NewPerson {
@@ -78,6 +80,7 @@ impl fmt::Debug for Person {
             .field("account_id", &self.account_id)
             .field("team_role", &self.team_role)
             .field("created_at", &self.created_at)
+            .field("second_factor_at", &self.second_factor_at)
             .finish_non_exhaustive()
     }
 }
@@ -85,7 +88,8 @@ impl fmt::Debug for Person {
 /// The columns that `Person::read` expects.
 macro_rules! person_columns {
     () => {
-        "p.id, p.email, p.name, p.password, p.role, p.account_id, p.team_role, p.created_at"
+        "p.id, p.email, p.name, p.password, p.role, p.account_id, p.team_role, p.created_at,
+         (SELECT f.confirmed_at FROM backoffice_factors f WHERE f.person_id = p.id)"
     };
 }
 pub(super) use person_columns;
@@ -209,6 +213,7 @@ impl Person {
             account_id: row.text()?,
             team_role: TeamRole::read(row)?,
             created_at: row.int()?,
+            second_factor_at: row.int_or_null()?,
         }))
     }
 }

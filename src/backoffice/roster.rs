@@ -5,6 +5,7 @@ use super::{
     identities::delete_identities,
     links::{delete_reset_links, delete_unused_links_for, delete_unused_links_made_by},
     people::{email_key, person_columns},
+    second_factor::delete_second_factor,
     sessions::delete_sessions,
     sql::{Row, statement},
 };
@@ -50,18 +51,19 @@ impl Backoffice {
         people(self.run(vec![select]).await?)
     }
 
-    /// Removes a person together with their sessions, identities, the unused links to their address and the unused links
+    /// Removes a person together with their sessions, identities, second factor, the unused links to their address and the unused links
     /// that they made. Changes nothing if the person is unknown.
     pub(crate) async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
         let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
-        let steps = vec![
+        let mut steps = vec![
             delete_sessions(id, None),
             delete_identities(id),
             delete_reset_links(id),
             delete_unused_links_made_by(id),
             delete_unused_links_for(id),
-            remove,
         ];
+        steps.extend(delete_second_factor(id));
+        steps.push(remove);
         self.run(steps).await?;
         Ok(())
     }

@@ -42,6 +42,28 @@ macro_rules! tables {
                 PRIMARY KEY (issuer, subject)
             );
             CREATE INDEX backoffice_identities_by_person ON backoffice_identities (person_id);
+            -- Authenticator apps of people: their second factor for signing in with a password.
+            CREATE TABLE backoffice_factors (
+                person_id    TEXT PRIMARY KEY NOT NULL,
+                -- In base32, as it is: codes are computed from it.
+                secret       TEXT NOT NULL,
+                -- The session that sets it up. It does not count until a code confirms it.
+                session      TEXT NOT NULL,
+                began_at     BIGINT NOT NULL,
+                confirmed_at BIGINT,
+                -- The time step of the last code that was accepted, and a random ID of that use.
+                last_step    BIGINT NOT NULL,
+                last_use     TEXT
+            );
+            -- Recovery codes, each of which can be used once instead of a code from the app.
+            CREATE TABLE backoffice_recovery_codes (
+                -- SHA-256 of the person's ID and the code.
+                digest    TEXT PRIMARY KEY NOT NULL,
+                person_id TEXT NOT NULL,
+                -- Random ID of the use; NULL until then.
+                used_by   TEXT
+            );
+            CREATE INDEX backoffice_recovery_codes_by_person ON backoffice_recovery_codes (person_id);
             -- Digests of one-time tokens that were used, kept until the tokens expire.
             CREATE TABLE backoffice_spent (
                 digest     TEXT PRIMARY KEY NOT NULL,
@@ -70,6 +92,7 @@ macro_rules! tables {
                 value_after  TEXT
             );
             CREATE INDEX backoffice_actions_by_subject ON backoffice_actions (subject, seq);
+            CREATE INDEX backoffice_actions_by_actor ON backoffice_actions (actor);
             CREATE INDEX backoffice_people_by_account ON backoffice_people (account_id);
             CREATE INDEX backoffice_people_by_age ON backoffice_people (created_at, id);
             CREATE TABLE backoffice_links (
@@ -79,7 +102,7 @@ macro_rules! tables {
                 email      TEXT NOT NULL,
                 email_key  TEXT NOT NULL,
                 name       TEXT,
-                -- The person whose password a `reset` link sets.
+                -- The person whose password a `reset` link sets, or whose address an `email` link changes.
                 person_id  TEXT,
                 -- Account and roles of the person whom an `invitation` or `proof` link creates.
                 account_id TEXT,
@@ -112,11 +135,71 @@ macro_rules! tables {
                 -- When the purchased credit expires.
                 expires_at  BIGINT,
                 -- The grant that credits the payment; NULL until it is made.
-                grant_id    TEXT
+                grant_id    TEXT,
+                -- 1 for an automatic top-up: a payment with a saved card, without a person.
+                automatic   BIGINT NOT NULL,
+                -- When and why an automatic payment failed; NULL while it is not known or was paid.
+                failed_at   BIGINT,
+                failure     TEXT,
+                -- Number of the receipt, e.g. `R-2026-000123`; given with the payment, without gaps in a year.
+                receipt     TEXT
             );
             CREATE INDEX backoffice_checkouts_by_account ON backoffice_checkouts (account_id, created_at);
             CREATE INDEX backoffice_checkouts_uncredited ON backoffice_checkouts (paid_at)
                 WHERE paid_at IS NOT NULL AND grant_id IS NULL;
+            CREATE UNIQUE INDEX backoffice_checkouts_by_receipt ON backoffice_checkouts (receipt)
+                WHERE receipt IS NOT NULL;
+            -- Which automatic payments has an account begun lately?
+            CREATE INDEX backoffice_checkouts_automatic ON backoffice_checkouts (account_id, created_at)
+                WHERE automatic = 1;
+            -- Which automatic payments are neither failed nor credited?
+            CREATE INDEX backoffice_checkouts_attempts ON backoffice_checkouts (account_id)
+                WHERE automatic = 1 AND failed_at IS NULL AND grant_id IS NULL;
+            -- The last number that was given, by what is numbered, e.g. `receipts of 2026`.
+            CREATE TABLE backoffice_numbers (
+                name TEXT PRIMARY KEY NOT NULL,
+                last BIGINT NOT NULL
+            );
+            -- The customer's name and address on receipts and statements.
+            CREATE TABLE backoffice_billing_details (
+                account_id TEXT PRIMARY KEY NOT NULL,
+                bill_to    TEXT NOT NULL,
+                changed_at BIGINT NOT NULL
+            );
+            -- Statements of past months as they were issued, as JSON. They never change.
+            CREATE TABLE backoffice_statements (
+                account_id TEXT NOT NULL,
+                -- E.g. `2026-10`.
+                month      TEXT NOT NULL,
+                content    TEXT NOT NULL,
+                issued_at  BIGINT NOT NULL,
+                PRIMARY KEY (account_id, month)
+            );
+            -- Automatic top-ups: below `threshold`, `amount` is bought, at most `monthly_max` in a calendar month (UTC).
+            CREATE TABLE backoffice_top_ups (
+                account_id  TEXT PRIMARY KEY NOT NULL,
+                -- `waiting` for a card to be saved, `on`, `paused` after a failure, or `off`.
+                state       TEXT NOT NULL,
+                -- Amounts in nano-dollars.
+                threshold   BIGINT NOT NULL,
+                amount      BIGINT NOT NULL,
+                monthly_max BIGINT NOT NULL,
+                -- The words that were agreed to, by whom and when.
+                consent     TEXT NOT NULL,
+                consent_by  TEXT NOT NULL,
+                consent_at  BIGINT NOT NULL,
+                -- The provider, and its IDs of the customer and of the saved card; NULL until a card is saved.
+                provider    TEXT NOT NULL,
+                customer    TEXT,
+                card        TEXT,
+                -- Why it is paused.
+                problem     TEXT,
+                -- When a gateway looks at it next, or until when one has claimed it.
+                next_at     BIGINT NOT NULL,
+                -- How often it was claimed; decides which gateway's claim counts.
+                claims      BIGINT NOT NULL
+            );
+            CREATE INDEX backoffice_top_ups_due ON backoffice_top_ups (next_at);
             CREATE TABLE backoffice_alerts (
                 seq       ",
             $sequence,
@@ -155,6 +238,59 @@ macro_rules! tables {
             CREATE INDEX backoffice_deliveries_by_alert ON backoffice_deliveries (alert_id);
             CREATE INDEX backoffice_deliveries_due ON backoffice_deliveries (next_at)
                 WHERE state = 'waiting';
+            -- Requests that got an error and were not admitted as calls: the last thousand of each account.
+            CREATE TABLE backoffice_refused (
+                id         TEXT PRIMARY KEY NOT NULL,
+                at_ms      BIGINT NOT NULL,
+                request_id TEXT NOT NULL,
+                account_id TEXT NOT NULL,
+                key_id     TEXT NOT NULL,
+                -- Project and member of the key at that time.
+                project_id TEXT,
+                member_id  TEXT,
+                path       TEXT NOT NULL,
+                model      TEXT,
+                status     BIGINT NOT NULL,
+                -- The code of the error, or its type if that says more.
+                code       TEXT NOT NULL,
+                param      TEXT,
+                message    TEXT NOT NULL,
+                agent      TEXT,
+                took_ms    BIGINT NOT NULL
+            );
+            -- The last ones of an account, those with a request ID, and the last ones of all accounts.
+            CREATE INDEX backoffice_refused_by_account ON backoffice_refused (account_id, at_ms, id);
+            CREATE INDEX backoffice_refused_by_request ON backoffice_refused (request_id);
+            CREATE INDEX backoffice_refused_by_time ON backoffice_refused (at_ms, id);
+            -- How many there were in each minute since 1970, as each gateway process has counted them.
+            CREATE TABLE backoffice_refused_counts (
+                account_id TEXT NOT NULL,
+                minute     BIGINT NOT NULL,
+                key_id     TEXT NOT NULL,
+                status     BIGINT NOT NULL,
+                code       TEXT NOT NULL,
+                writer     TEXT NOT NULL,
+                requests   BIGINT NOT NULL,
+                PRIMARY KEY (account_id, minute, key_id, status, code, writer)
+            );
+            CREATE INDEX backoffice_refused_counts_by_minute ON backoffice_refused_counts (minute);
+            -- What operators changed in the configuration: each version has all changes at its time.
+            CREATE TABLE backoffice_config_versions (
+                number  BIGINT PRIMARY KEY NOT NULL,
+                id      TEXT NOT NULL UNIQUE,
+                at_ms   BIGINT NOT NULL,
+                actor   TEXT NOT NULL,
+                note    TEXT NOT NULL,
+                -- JSON.
+                content TEXT NOT NULL
+            );
+            -- Which version each gateway uses; `problem` is why it does not use the newest.
+            CREATE TABLE backoffice_config_gateways (
+                gateway TEXT PRIMARY KEY NOT NULL,
+                number  BIGINT NOT NULL,
+                problem TEXT,
+                seen_at BIGINT NOT NULL
+            );
             "
         )
     };

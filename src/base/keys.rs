@@ -147,9 +147,14 @@ fn push_random(id: &mut String, count: usize) {
 
 /// `length` random characters that need no escaping in a URL or a cookie.
 pub(crate) fn random_text(length: usize) -> String {
+    random_characters(URL_SAFE, length)
+}
+
+/// `length` random characters of an alphabet.
+pub(crate) fn random_characters(alphabet: &[u8], length: usize) -> String {
     let mut rng = rand::rng();
     (0..length)
-        .map(|_| char::from(URL_SAFE[rng.random_range(0..URL_SAFE.len())]))
+        .map(|_| char::from(alphabet[rng.random_range(0..alphabet.len())]))
         .collect()
 }
 

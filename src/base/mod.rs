@@ -1,4 +1,5 @@
-//! Plain values and small algorithms that every room uses: money, times, keys, rate limits, token estimates, TOML.
+//! Plain values and small algorithms that every room uses: money, times, keys, one-time passwords, rate limits, token
+//! estimates, TOML.
 //!
 //! Nothing here does I/O, apart from reading clocks and random numbers, so the only failures are values that cannot be
 //! parsed or do not fit; they are returned as `None` or an error.
@@ -22,3 +23,4 @@ pub(crate) mod network;
 pub mod rate;
 pub mod timestamp;
 pub mod tokens;
+pub mod totp;

@@ -43,6 +43,20 @@ impl Month {
         first.unix_timestamp() * 1_000
     }
 
+    /// Reads a month such as `2026-11`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::of_day(&format!("{text}-01"))
+    }
+
+    /// The month after it.
+    pub(crate) fn next(self) -> Self {
+        let (year, number) = match self.number {
+            12 => (self.year.saturating_add(1), 1),
+            number => (self.year, number + 1),
+        };
+        Self { year, number }
+    }
+
     /// Its first day, e.g. `2026-11-01`.
     pub(crate) fn first_day(self) -> String {
         format!("{self}-01")
@@ -85,6 +99,17 @@ mod tests {
         assert_eq!(
             shown,
             ["2026-01", "2025-12", "2025-01", "2024-12", "2023-12"]
+        );
+    }
+
+    #[test]
+    fn the_next_month_crosses_years() {
+        let next = |month: &str| Month::parse(month).map(|month| month.next().to_string());
+        assert_eq!(next("2026-11").as_deref(), Some("2026-12"));
+        assert_eq!(next("2026-12").as_deref(), Some("2027-01"));
+        assert_eq!(
+            (next("2026-13"), next("2026-1"), next("")),
+            (None, None, None)
         );
     }
 

@@ -5,7 +5,7 @@
 //!
 //! This room may use `base` alone, the only room below it in `src/lib.rs`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 mod aliases;
 mod model;
@@ -24,7 +24,10 @@ pub(crate) use prices::{Above, Billable, Line, Prices, Rates, TokenKind};
 pub use router::{Cost, DOMAINS, Router};
 pub(crate) use router::{Semantic, SemanticRoute, Tiered, Turn};
 
-use crate::base::{checked_toml::Mistake, fast_map::FastMap};
+use crate::base::{
+    checked_toml::{Mistake, Node},
+    fast_map::FastMap,
+};
 
 /// Text of the built-in catalog.
 pub(crate) const BUILT_IN: &str = include_str!("catalog.toml");
@@ -54,6 +57,15 @@ impl Catalog {
     /// Parses a catalog that extends this one: a model with a known ID replaces that model whole, others are appended.
     pub fn extended_by(&self, text: &str) -> Result<Self, Vec<Mistake>> {
         read::parse(text, Some(self))
+    }
+
+    /// Like [`Self::extended_by`], from a parsed document and without the removed models.
+    pub(crate) fn changed_by(
+        &self,
+        document: Node,
+        removed: &BTreeSet<String>,
+    ) -> Result<Self, Vec<Mistake>> {
+        read::read(document, Some(self), removed)
     }
 
     fn new(models: Vec<Model>, identity_prompt: String, defaults: Model) -> Self {

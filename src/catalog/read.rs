@@ -1,16 +1,24 @@
 //! Parses catalog TOML into a [`Catalog`]; reports every mistake at once.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Catalog, Model, Parameter, Prices, Router, Tier, router::as_quality_tier};
 use crate::base::{
-    checked_toml::{self, Mistake, Section, Value, as_text},
+    checked_toml::{self, Mistake, Node, Section, Value, as_text},
     money::TokenPrice,
 };
 
 /// Parses a catalog. With `base`, the new catalog starts from the defaults and models of `base`.
 pub(crate) fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>> {
-    let document = checked_toml::parse(text)?;
+    read(checked_toml::parse(text)?, base, &BTreeSet::new())
+}
+
+/// Reads a catalog from a parsed document. Of the models of `base`, those in `removed` are left out.
+pub(crate) fn read(
+    document: Node,
+    base: Option<&Catalog>,
+    removed: &BTreeSet<String>,
+) -> Result<Catalog, Vec<Mistake>> {
     checked_toml::read(document, |root| {
         let identity_prompt = root
             .text(
@@ -29,9 +37,9 @@ pub(crate) fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<M
         );
         defaults.finish();
 
-        let mut models: Vec<Model> = base
-            .map(|base| base.models().map(|model| (**model).clone()).collect())
-            .unwrap_or_default();
+        let kept = base.into_iter().flat_map(Catalog::models);
+        let kept = kept.filter(|model| !removed.contains(&model.id));
+        let mut models: Vec<Model> = kept.map(|model| (**model).clone()).collect();
         let before = models.len();
         for mut section in root.list_of_sections("models") {
             let id = section

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::check_changes;
 use crate::{
     backoffice::{self, mail::Mail, oidc::Issuer},
     config::{self, Config, LimiterStore, StoreLocation},
@@ -24,6 +25,10 @@ pub(crate) async fn run(file: &Path) -> Result<(), String> {
             println!("wrong {what}: {reason}");
         }
     };
+    let (config, changes) = check_changes::applied(config).await;
+    if let Some(changes) = changes {
+        report("changes of the console", changes);
+    }
     match &config.store.location {
         StoreLocation::File(path) => {
             report("store", ledger::probe(path));
@@ -62,6 +67,9 @@ pub(crate) async fn run(file: &Path) -> Result<(), String> {
                 }
             }
         }
+    }
+    for note in check_changes::outdated(&config) {
+        println!("note  {note}");
     }
     let unserved = config.unserved_models();
     if !unserved.is_empty() {

@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,6 +26,7 @@ use crate::{
         Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
         MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
         RefusalLimits, Retries, Routing, Server, Store, StoreLocation, Tools,
+        changes::{Base, Revision},
     },
     ledger::MAX_KEYS,
     server::{self, Running, StartError},
@@ -75,6 +77,7 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
 
 fn config(options: &Options, token: Secret, log: Log) -> Config {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let base = Base::of_text("tollgate dev", &file(), &token);
     Config {
         server: Server {
             listen: local(options.port),
@@ -134,7 +137,20 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         catalog: catalog(),
         catalog_file: None,
         log,
+        base: Arc::new(base),
+        revision: Revision::default(),
     }
+}
+
+/// Providers, deployments and aliases of [`config`] as a file, from which changes of the console begin.
+fn file() -> String {
+    let names = AGENTS_NAMES.map(|name| format!("{name:?} = {AGENTS_MODEL:?}\n"));
+    format!(
+        "[providers.simulator]\nkind = \"simulator\"\n\
+         [[deployments]]\nmodel = \"*\"\nprovider = \"simulator\"\n\
+         [models.aliases]\n{}",
+        names.concat()
+    )
 }
 
 /// The built-in catalog, with the names that coding agents ask for unless they are told another.

@@ -12,6 +12,8 @@ mod audit;
 mod backup;
 mod budget_commands;
 mod check;
+mod check_changes;
+mod config_commands;
 mod demo;
 mod dev;
 mod export;
@@ -28,6 +30,7 @@ mod table;
 mod telemetry;
 
 use budget_commands::BudgetCommand;
+use config_commands::ConfigCommand;
 use operator_commands::{
     AccountCommand, CreditCommand, KeyCommand, LimitCommand, MemberCommand, ModelCommand,
     ProjectCommand, SecretCommand, Target,
@@ -92,6 +95,13 @@ enum Command {
         target: Target,
         #[command(subcommand)]
         command: BudgetCommand,
+    },
+    /// Show, apply and roll back what operators changed in models, aliases, deployments and providers
+    Config {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: ConfigCommand,
     },
     /// Grant credit to an account; list its grants
     Credit {
@@ -192,6 +202,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Key { target, command } => operator_commands::key(&target, command).await,
         Command::Project { target, command } => operator_commands::project(&target, command).await,
         Command::Budget { target, command } => budget_commands::budget(&target, command).await,
+        Command::Config { target, command } => config_commands::config(&target, command).await,
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
         Command::Limit { target, command } => operator_commands::limit(&target, command).await,
         Command::Request { target, id } => operator_commands::request(&target, &id).await,

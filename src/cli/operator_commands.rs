@@ -80,6 +80,8 @@ pub(crate) enum MemberCommand {
     },
     /// Remove a member: ends their sessions and deletes the keys that they made
     Remove { member: String },
+    /// Turn off the two-factor authentication of a member who has lost it
+    ResetTwoFactor { member: String },
 }
 
 /// What binds a key beside its account; all of it is optional.
@@ -312,6 +314,10 @@ pub(crate) async fn member(target: &Target, command: MemberCommand) -> Result<()
             (Method::PATCH, one(&member), Some(body))
         }
         MemberCommand::Remove { member } => (Method::DELETE, one(&member), None),
+        MemberCommand::ResetTwoFactor { member } => {
+            let path = format!("/operator/people/{}/second-factor", segment(&member));
+            (Method::DELETE, path, None)
+        }
     };
     send(target, method, &path, body).await
 }

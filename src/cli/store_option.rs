@@ -32,6 +32,10 @@ pub(crate) enum NamedStore {
 }
 
 impl StoreOption {
+    pub(crate) fn named(config: Option<PathBuf>, database: Option<String>) -> Self {
+        Self { config, database }
+    }
+
     /// The store that was named; a database file must exist.
     pub(crate) fn find(&self) -> Result<NamedStore, String> {
         let named = match (&self.config, &self.database) {

@@ -19,12 +19,14 @@ use std::{
 mod alerts;
 mod aliases;
 mod body_memory;
+pub(crate) mod changes;
 mod environment;
 mod limits_section;
 mod mail;
 mod oidc;
 mod overload;
 mod payments;
+mod portal_money;
 mod proxies;
 mod quirks;
 mod read;
@@ -40,6 +42,7 @@ pub(crate) use oidc::Oidc;
 pub use overload::Overload;
 pub use payments::{Offer, PaymentProvider};
 pub(crate) use payments::{Payments, Stripe};
+pub use portal_money::StarterCredit;
 pub(crate) use quirks::MaxTokensField;
 pub use quirks::Quirks;
 pub use retries::Retries;
@@ -113,6 +116,10 @@ pub struct Config {
     /// The catalog file, if one is configured beside or instead of the built-in catalog.
     pub catalog_file: Option<PathBuf>,
     pub log: Log,
+    /// What the file and the environment say, without the changes of the console.
+    pub(crate) base: Arc<changes::Base>,
+    /// The changes of the console in it.
+    pub(crate) revision: changes::Revision,
 }
 
 #[derive(Debug)]
@@ -175,6 +182,21 @@ pub struct Portal {
     pub sign_up_open: bool,
     /// Plan of a newly signed-up account.
     pub sign_up_plan: Plan,
+    /// Credit of a newly signed-up account.
+    pub starter_credit: Option<StarterCredit>,
+    /// The seller's name and address on receipts and statements, in lines.
+    pub seller: Vec<String>,
+    /// Who has to use two-factor authentication.
+    pub require_second_factor: RequireSecondFactor,
+}
+
+/// Which people with a password need a second factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequireSecondFactor {
+    #[default]
+    None,
+    Operators,
+    Everyone,
 }
 
 impl Default for Portal {
@@ -185,6 +207,9 @@ impl Default for Portal {
             oidc: None,
             sign_up_open: false,
             sign_up_plan: Plan::ANONYMOUS,
+            starter_credit: None,
+            seller: Vec::new(),
+            require_second_factor: RequireSecondFactor::default(),
         }
     }
 }
@@ -438,6 +463,17 @@ impl Config {
         store.map_err(|mistakes| ConfigError { source, mistakes })
     }
 
+    /// This configuration with what `changed` says of models, aliases, deployments and providers.
+    pub(crate) fn adopting(self, changed: Self) -> Self {
+        Self {
+            providers: changed.providers,
+            deployments: changed.deployments,
+            catalog: changed.catalog,
+            revision: changed.revision,
+            ..self
+        }
+    }
+
     /// Like [`Self::load`], from a text and a given environment; `source` names the text in errors.
     pub fn parse(
         source: &str,
@@ -447,7 +483,8 @@ impl Config {
         crate::base::checked_toml::parse(text)
             .and_then(|mut document| {
                 let unplaced = environment::override_values(&mut document, environment);
-                match read::config(document, environment) {
+                let base = Arc::new(changes::Base::new(source, document, environment));
+                match base.config(&changes::Revision::default()) {
                     Ok(config) if unplaced.is_empty() => Ok(config),
                     Ok(_) => Err(unplaced),
                     Err(mistakes) => Err([mistakes, unplaced].concat()),

@@ -1,23 +1,30 @@
 //! Turns the parsed TOML document into a [`Config`], section by section.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
-    ClientTimeouts, Config, Log, LogFormat, Operator, Portal, Server, Store, StoreLocation,
-    TlsFiles,
+    ClientTimeouts, Config, Log, LogFormat, Operator, Portal, RequireSecondFactor, Server, Store,
+    StoreLocation, TlsFiles,
     alerts::alerts,
     aliases::aliases,
     body_memory::body_memory,
+    changes::{Applied, Base, Revision},
     limits_section::limits,
     mail::mail,
     oidc::oidc,
     overload::overload,
     payments::payments,
+    portal_money::{seller, starter_credit},
     proxies::trusted_proxies,
     retries::retries,
     tools::tools,
     upstreams::{deployment, provider, routing},
-    values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
+    values::{Environment, address, http_url, list, readable_file, seconds, secret, store_url},
 };
 use crate::{
     base::{
@@ -32,7 +39,12 @@ use crate::{
     ledger,
 };
 
-pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
+pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Config, Vec<Mistake>> {
+    let Applied {
+        document,
+        models,
+        removed_models,
+    } = written;
     checked_toml::read(document, |root| {
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
@@ -65,6 +77,7 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             );
         }
         let (catalog, catalog_file) = catalog(root.section("catalog"));
+        let catalog = changed_catalog(root, catalog, models, &removed_models);
         let aliases = aliases(root.section("models"), &catalog);
         let deployments: Vec<_> = root
             .list_of_sections("deployments")
@@ -101,6 +114,8 @@ pub(crate) fn config(document: Node, environment: &Environment) -> Result<Config
             catalog: catalog.with_aliases(aliases),
             catalog_file,
             log,
+            base: Arc::new(Base::default()),
+            revision: Revision::default(),
         }
     })
 }
@@ -176,6 +191,13 @@ fn client_timeouts(section: &mut Section) -> ClientTimeouts {
 
 fn operator(mut section: Section, environment: &Environment) -> Operator {
     let listen = address(&mut section, "127.0.0.1:9090");
+    // Read where changes of the console are checked.
+    let _ = list(
+        &mut section,
+        "provider_secrets",
+        "names of variables and paths of files, e.g. `[\"UPSTREAM_*\"]`",
+        |name| Some(()).filter(|()| !name.is_empty() && name != "*"),
+    );
     let key = if section.contains("token_file") {
         "token_file"
     } else {
@@ -304,14 +326,33 @@ fn portal(mut section: Section, environment: &Environment) -> Portal {
             "does not belong to the track: `flex` is the business track's tier, and its only one",
         );
     }
+    let starter_credit = starter_credit(&mut section);
+    let seller = seller(&mut section);
+    let require_second_factor = require_second_factor(&mut section);
     section.finish();
     Portal {
         enabled,
         console,
         oidc,
+        require_second_factor,
         sign_up_open: sign_up.unwrap_or(default.sign_up_open),
         sign_up_plan: plan.unwrap_or(default.sign_up_plan),
+        starter_credit,
+        seller,
     }
+}
+
+fn require_second_factor(section: &mut Section) -> RequireSecondFactor {
+    let expected = "`none`, `operators` or `everyone`";
+    let required = section.optional("require_second_factor", expected, |value| {
+        match as_text(value)?.as_str() {
+            "none" => Some(RequireSecondFactor::None),
+            "operators" => Some(RequireSecondFactor::Operators),
+            "everyone" => Some(RequireSecondFactor::Everyone),
+            _ => None,
+        }
+    });
+    required.unwrap_or_default()
 }
 
 fn log(mut section: Section) -> Log {
@@ -338,6 +379,25 @@ fn log(mut section: Section) -> Log {
     Log {
         format: format.unwrap_or(default.format),
         level: level.unwrap_or(default.level),
+    }
+}
+
+/// The catalog with the models that were changed, added and removed in the console.
+fn changed_catalog(
+    root: &Section,
+    catalog: Catalog,
+    models: Option<Node>,
+    removed: &BTreeSet<String>,
+) -> Catalog {
+    let Some(models) = models else {
+        return catalog;
+    };
+    match catalog.changed_by(models, removed) {
+        Ok(changed) => changed,
+        Err(mistakes) => {
+            root.report_all(mistakes);
+            catalog
+        }
     }
 }
 

@@ -178,6 +178,14 @@ impl Conversations {
         }
     }
 
+    /// Deletes all records of an account.
+    pub(crate) async fn delete_all_of(&self, account_id: &str) -> Result<(), StorageError> {
+        match self {
+            Self::File(file) => file.delete_all_of(account_id).await,
+            Self::Shared(database) => database.delete_all_of(account_id).await,
+        }
+    }
+
     fn settings(&self) -> &Settings {
         match self {
             Self::File(file) => &file.settings,

@@ -17,7 +17,10 @@ use crate::{
     backoffice::{Backoffice, mail::Mail, oidc::Issuer, payments::Payments},
     base::{keys::Secret, money::NanoUsd, rate::Ceilings},
     catalog::{Catalog, Model, Plan},
-    config::{Config, Routing},
+    config::{
+        Config, Routing,
+        changes::{Base, Revision},
+    },
     conversations::Conversations,
     gateway::{metrics::Metrics, traffic::Traffic},
     ledger::{Ledger, spool::Spool},
@@ -32,23 +35,31 @@ mod abandoned;
 pub(crate) mod actions;
 mod admissions;
 pub mod alerts;
+pub(crate) mod breakdown;
+pub(crate) mod configuration;
 mod cookie_secret;
 mod emails;
 mod hybrids;
 pub(crate) mod metrics;
 mod portal;
 mod refusals;
+mod refused_requests;
 pub(crate) mod retries;
+pub(crate) mod statements;
 mod tally;
 mod tasks;
+pub mod top_ups;
 pub(crate) mod traffic;
 
 pub(crate) use abandoned::{AbandonedCall, AbandonedCalls};
 pub(crate) use admissions::{Admissions, Overloaded, Permit};
 pub(crate) use alerts::Alerts;
+use breakdown::Breakdown;
+use configuration::Configuration;
 pub(crate) use hybrids::task_text;
-pub(crate) use portal::Portal;
+pub(crate) use portal::{Portal, RequestPages};
 pub(crate) use refusals::Refusals;
+pub(crate) use refused_requests::RefusedRequests;
 pub(crate) use retries::Retries;
 pub(crate) use tally::{ChoiceTally, HybridTally, Tally};
 pub(crate) use tasks::Tasks;
@@ -56,6 +67,8 @@ pub(crate) use tasks::Tasks;
 pub struct Gateway {
     /// Models and their deployments; replaced as a whole when the configuration is reloaded.
     routes: ArcSwap<Routes>,
+    /// The version of the configuration that the store has, and whether it could be used here.
+    pub(crate) configuration: Configuration,
     pub ledger: Arc<Ledger>,
     /// Pending charges, kept in files until the ledger takes them.
     pub spool: Arc<Spool>,
@@ -86,6 +99,8 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// Requests and charges of the last minutes, for each second.
     pub traffic: Traffic,
+    /// What the calls of the last minutes were.
+    pub breakdown: Breakdown,
     /// Which model each conversation with a hybrid used last.
     pub sessions: Sessions,
     /// Counts of the hybrids' choices since the start.
@@ -102,6 +117,8 @@ pub struct Gateway {
     pub retries: Arc<Retries>,
     /// Bounds on refused requests.
     pub refusals: Refusals,
+    /// Refused requests that are not written yet.
+    pub(crate) refused_requests: RefusedRequests,
     /// Calls and other work that must finish before the process exits.
     pub tasks: Tasks,
     /// Jobs that run for as long as the gateway does.
@@ -127,6 +144,11 @@ pub(crate) struct Routes {
     pub knowledge: Knowledge,
     /// Built-in tools; `None` if the operator has disabled them.
     pub toolbox: Option<Arc<Toolbox>>,
+    /// What the file says, and the changes of the console that are in these routes.
+    pub(crate) base: Arc<Base>,
+    pub(crate) revision: Revision,
+    /// The names of the providers.
+    pub(crate) providers: Vec<String>,
 }
 
 impl Routes {
@@ -149,6 +171,9 @@ impl Routes {
             routing: config.routing,
             knowledge: Knowledge::new(&config.catalog, config.weights.map(|own| own.scorer)),
             catalog: config.catalog,
+            providers: config.providers.into_keys().collect(),
+            base: config.base,
+            revision: config.revision,
         })
     }
 }
@@ -175,6 +200,7 @@ impl Gateway {
             backoffice: stores.backoffice,
             metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
             traffic: Traffic::default(),
+            breakdown: Breakdown::default(),
             ledger: stores.ledger,
             spool: Arc::new(stores.spool),
             sessions: Sessions::default(),
@@ -204,7 +230,9 @@ impl Gateway {
             max_overdraft: config.max_overdraft,
             abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             refusals: Refusals::new(config.refusals),
+            refused_requests: RefusedRequests::default(),
             retries: Retries::new(config.retries),
+            configuration: Configuration::new(config.revision.clone()),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),
             background: TaskTracker::new(),
@@ -223,7 +251,7 @@ impl Gateway {
         self.routes.load()
     }
 
-    pub(crate) fn replace_routes(&self, routes: Routes) {
+    fn replace_routes(&self, routes: Routes) {
         self.routes.store(Arc::new(routes));
     }
 

@@ -139,6 +139,16 @@ impl Outcome {
         Self::Lost,
     ];
 
+    /// Those of calls that failed: nothing was charged.
+    pub(crate) fn errors() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|outcome| outcome.is_error())
+    }
+
+    /// Whether the call failed. A client that left is charged, and is no failure.
+    pub(crate) fn is_error(self) -> bool {
+        !matches!(self, Self::Answered | Self::ClientLeft)
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",

@@ -1,6 +1,6 @@
 //! Builds the `WHERE` clauses of page queries, in the dialects of SQLite and PostgreSQL.
 
-use super::{CallsPage, Outcome};
+use super::{CallsPage, DEFAULT_PROJECT, Outcome, SeenCalls};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sql {
@@ -24,8 +24,6 @@ pub(crate) struct Conditions {
     pub values: Vec<Value>,
     /// The column before the time in the order of the rows: see [`Self::only`].
     leading: Option<&'static str>,
-    /// The page continues after a cursor.
-    has_cursor: bool,
 }
 
 impl Conditions {
@@ -36,19 +34,10 @@ impl Conditions {
             let placeholder = wanted.value(Value::Text(account_id.to_owned()));
             wanted.only("account_id", &placeholder);
         }
-        for (column, name) in [("key_id", page.key_id), ("model", page.model)] {
-            let Some(name) = name else { continue };
-            let placeholder = wanted.value(Value::Text(name.to_owned()));
-            // Hides the equality from the planner, which expects few matches of it and would read and sort all.
-            wanted.and(&format!("coalesce({column} = {placeholder}, false)"));
-        }
+        wanted.and_named(page);
         if let Some(seen) = page.seen {
-            let projects = seen.project_ids.iter().map(|id| ("project_id", id));
-            let columns = [("member_id", &seen.member_id)].into_iter().chain(projects);
-            let each: Vec<_> = columns
-                .map(|(column, id)| format!("{column} = {}", wanted.value(Value::Text(id.clone()))))
-                .collect();
-            wanted.and(&format!("coalesce({}, false)", each.join(" OR ")));
+            let seen = wanted.seen(seen);
+            wanted.and(&seen);
         }
         if let Some(outcome) = page.outcome {
             let literal = format!("'{}'", outcome.as_str());
@@ -63,22 +52,73 @@ impl Conditions {
                 wanted.and("outcome <> 'answered'");
             }
         }
-        if let Some((ended_ms, id)) = page.before {
-            let id = i64::try_from(id.0).unwrap_or(i64::MAX);
-            wanted.and_before("ended_at_ms", ended_ms, Value::Number(id));
+        // Of an end and a cursor only the tighter one, because an index scan begins at one bound.
+        let before = page
+            .before
+            .filter(|(ms, _)| page.to_ms.is_none_or(|to| *ms < to));
+        match (before, page.to_ms) {
+            (Some((ended_ms, id)), _) => {
+                let id = i64::try_from(id.0).unwrap_or(i64::MAX);
+                wanted.and_before("ended_at_ms", ended_ms, Value::Number(id));
+            }
+            (None, Some(to)) => wanted.and_time("<", to),
+            (None, None) => {}
+        }
+        if let Some(from) = page.from_ms {
+            wanted.and_time(">=", from);
         }
         wanted
     }
 
+    /// Adds the filters that no index serves. Their equality is hidden from the planner, which expects few matches of it
+    /// and would read and sort all.
+    fn and_named(&mut self, page: &CallsPage<'_>) {
+        let session = self.sql.session();
+        for (column, name) in [
+            ("key_id", page.key_id),
+            ("model", page.model),
+            ("project_id", page.project_id),
+            ("member_id", page.member_id),
+            ("upstream", page.upstream),
+            (session, page.session),
+        ] {
+            let Some(name) = name else { continue };
+            let placeholder = self.value(Value::Text(name.to_owned()));
+            // The default project has no ID in calls.
+            let absent = if column == "project_id" && name == DEFAULT_PROJECT {
+                "true"
+            } else {
+                "false"
+            };
+            self.and(&format!("coalesce({column} = {placeholder}, {absent})"));
+        }
+    }
+
+    /// A further condition: that a member sees the call. Its parameters are added to those there are.
+    pub(crate) fn sees(&mut self, seen: &SeenCalls) -> String {
+        format!("AND {}", self.seen(seen))
+    }
+
+    fn seen(&mut self, seen: &SeenCalls) -> String {
+        let projects = seen.project_ids.iter().map(|id| ("project_id", id));
+        let columns = [("member_id", &seen.member_id)].into_iter().chain(projects);
+        let each: Vec<_> = columns
+            .map(|(column, id)| format!("{column} = {}", self.value(Value::Text(id.clone()))))
+            .collect();
+        format!("coalesce({}, false)", each.join(" OR "))
+    }
+
     /// Conditions for the daily sums that tell within which times a page's calls lie, so that a page of a rarely used
-    /// key does not read all calls of its account. `None` without an account and a key or model.
+    /// key does not read all calls of its account. `None` without an account and a key, model or project.
     pub(crate) fn of_sums(sql: Sql, page: &CallsPage<'_>) -> Option<Self> {
-        let (account_id, _) = page.account_id.zip(page.key_id.or(page.model))?;
+        let named = page.key_id.or(page.model).or(page.project_id);
+        let (account_id, _) = page.account_id.zip(named)?;
         let mut wanted = Self::none(sql);
         for (column, name) in [
             ("account_id", Some(account_id)),
             ("key_id", page.key_id),
             ("model", page.model),
+            ("project_id", page.project_id),
         ] {
             let Some(name) = name else { continue };
             let placeholder = wanted.value(Value::Text(name.to_owned()));
@@ -91,17 +131,6 @@ impl Conditions {
     pub(crate) fn first_and_last(&self) -> String {
         let (first, conditions) = (self.sql.first_ms(), &self.text);
         format!("SELECT {first}, max(last_ended_at_ms) FROM usage_days {conditions}")
-    }
-
-    /// Restricts calls to those that ended between these times, both included.
-    pub(crate) fn within(&mut self, first_ms: i64, last_ms: i64) {
-        let first = self.value(Value::Number(first_ms));
-        self.and(&format!("ended_at_ms >= {first}"));
-        // The cursor is an upper bound already, and an index scan begins at one bound, not at the tighter of two.
-        if !self.has_cursor {
-            let last = self.value(Value::Number(last_ms));
-            self.and(&format!("ended_at_ms <= {last}"));
-        }
     }
 
     /// The `ORDER BY` clause.
@@ -135,7 +164,6 @@ impl Conditions {
             text: String::new(),
             values: Vec::new(),
             leading: None,
-            has_cursor: false,
         }
     }
 
@@ -165,11 +193,15 @@ impl Conditions {
     /// Selects the rows after a cursor, newest first. The time has a condition of its own, where an index scan can
     /// begin.
     fn and_before(&mut self, column: &str, time: i64, id: Value) {
-        self.has_cursor = true;
         let (time, id) = (self.value(Value::Number(time)), self.value(id));
         self.and(&format!(
             "{column} <= {time} AND ({column} < {time} OR id < {id})"
         ));
+    }
+
+    fn and_time(&mut self, comparison: &str, ms: i64) {
+        let ms = self.value(Value::Number(ms));
+        self.and(&format!("ended_at_ms {comparison} {ms}"));
     }
 
     /// Adds a parameter and returns its placeholder.
@@ -189,6 +221,14 @@ impl Sql {
         match self {
             Self::Lite => "LIKE",
             Self::Postgres => "ILIKE",
+        }
+    }
+
+    /// The session of a call, as its coding agent named it.
+    fn session(self) -> &'static str {
+        match self {
+            Self::Lite => "json_extract(detail, '$.agent.session')",
+            Self::Postgres => "detail -> 'agent' ->> 'session'",
         }
     }
 
@@ -231,10 +271,11 @@ mod tests {
             account_id: Some("acct_1"),
             outcome: Some(Outcome::Stopped),
             before: Some((7, CallId(5))),
+            from_ms: Some(3),
+            to_ms: Some(9),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(Sql::Postgres, &page);
-        wanted.within(3, 9);
+        let wanted = Conditions::of_calls(Sql::Postgres, &page);
         assert_eq!(
             wanted.text,
             "WHERE account_id = ANY (ARRAY[$1]) AND outcome = 'stopped' AND outcome <> 'answered' \
@@ -250,18 +291,31 @@ mod tests {
     }
 
     #[test]
+    fn of_a_cursor_and_an_end_the_tighter_one_is_used() {
+        let page = CallsPage {
+            before: Some((9, CallId(5))),
+            to_ms: Some(9),
+            ..CallsPage::default()
+        };
+        let wanted = Conditions::of_calls(Sql::Lite, &page);
+        assert_eq!(wanted.text, "WHERE ended_at_ms < ?1");
+        assert_eq!(wanted.values, [Value::Number(9)]);
+    }
+
+    #[test]
     fn an_account_filter_orders_by_its_index() {
         let page = CallsPage {
             account_id: Some("acct_1"),
             key_id: Some("key_1"),
+            from_ms: Some(3),
+            to_ms: Some(9),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(Sql::Postgres, &page);
-        wanted.within(3, 9);
+        let wanted = Conditions::of_calls(Sql::Postgres, &page);
         assert_eq!(
             wanted.text,
             "WHERE account_id = ANY (ARRAY[$1]) AND coalesce(key_id = $2, false) \
-             AND ended_at_ms >= $3 AND ended_at_ms <= $4"
+             AND ended_at_ms < $3 AND ended_at_ms >= $4"
         );
         assert_eq!(
             wanted.newest_first("ended_at_ms"),

@@ -159,6 +159,13 @@ impl Held {
         self.id
     }
 
+    /// The request's `X-Request-ID`, as it is stored.
+    pub(crate) fn request_id(&self) -> &str {
+        let call = self.call.as_ref();
+        call.map(|call| call.request_id.as_str())
+            .unwrap_or_default()
+    }
+
     /// The held amount in nano-dollars.
     #[cfg(test)]
     pub(crate) fn amount(&self) -> i64 {

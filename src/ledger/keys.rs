@@ -4,7 +4,7 @@
 //! refers to them, but not in memory.
 
 use super::{BudgetScope, Key, KeyChange, KeyState, Ledger, LedgerError, NewKey, pages::has_nul};
-use crate::base::keys::ApiKey;
+use crate::base::keys::{ApiKey, KeyDigest};
 
 /// Default for the most live keys of an account: more than one of many people and services needs.
 pub const MAX_KEYS: u32 = 100;
@@ -114,6 +114,18 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => ledger.keys_with_ids(ids).await,
             Self::Shared(ledger) => ledger.keys_with_ids(ids).await,
+        }
+    }
+
+    /// The keys with these secrets, also if they are disabled or deleted or have expired; of a rotated key also the secret
+    /// before.
+    pub(crate) async fn keys_with_digests(
+        &self,
+        digests: Vec<KeyDigest>,
+    ) -> Result<Vec<Key>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.keys_with_digests(digests).await,
+            Self::Shared(ledger) => ledger.keys_with_digests(digests).await,
         }
     }
 

@@ -13,16 +13,19 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
+mod account_days;
 mod bill;
 pub(crate) mod budgets;
 mod call;
 mod call_id;
 mod caller;
+mod calls_page;
 mod conditions;
 mod credit;
 mod detail;
 mod edit;
 mod embedded;
+mod erasure;
 mod error;
 pub(crate) mod export;
 mod health;
@@ -40,11 +43,13 @@ mod prune;
 mod records;
 mod rotation;
 mod sessions;
+mod spans;
 pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
 mod watched;
 
+pub(crate) use account_days::{AccountDays, DayRange, HistoryEdges};
 pub(crate) use bill::Breakdown;
 pub use budgets::BudgetShortage;
 pub(crate) use budgets::{
@@ -55,6 +60,7 @@ pub(crate) use call::{Attempt, Call, Charged, Step};
 pub use call_id::CallId;
 pub use caller::Caller;
 pub(crate) use caller::Seen;
+pub(crate) use calls_page::{CallsFound, CallsPage};
 pub(crate) use credit::Shortage;
 pub(crate) use edit::Edit;
 pub use embedded::audit_file;
@@ -72,7 +78,7 @@ pub use key_terms::{KeyTerms, Payer};
 pub use keys::MAX_KEYS;
 pub(crate) use keys::{KeyFilter, KeysPage};
 pub(crate) use limits::LimitRule;
-pub(crate) use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft, SeenCalls};
+pub(crate) use pages::{AccountFound, DayUse, Entry, EntryKind, GrantLeft, SeenCalls};
 pub(crate) use pending::PendingCharge;
 pub(crate) use postgres::{
     audit_database, export_database, probe as probe_database, prune_database,
@@ -86,6 +92,7 @@ pub(crate) use records::{
 pub use records::{KeyState, NewAccount, NewGrant, NewKey};
 pub(crate) use rotation::{DEFAULT_GRACE, MAX_GRACE, PreviousSecret};
 pub(crate) use sessions::{SessionCursor, SessionUse, SessionsPage};
+pub(crate) use spans::{MAX_TIMINGS, SpansPage, Timing};
 pub(crate) use watched::{Expiring, ExpiringPage};
 
 use self::{embedded::Embedded, postgres::Shared};
@@ -373,6 +380,24 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => ledger.find_calls(id).await,
             Self::Shared(ledger) => ledger.find_calls(id).await,
+        }
+    }
+
+    /// Like [`Self::find_calls`], of one account: others can use the same `X-Request-ID`.
+    pub(crate) async fn find_calls_of(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Vec<Call>, LedgerError> {
+        if let Some(id) = CallId::parse(id)
+            && let Some(call) = self.call(id).await?
+        {
+            let own = Some(call).filter(|call| call.account_id == account_id);
+            return Ok(own.into_iter().collect());
+        }
+        match self {
+            Self::Embedded(ledger) => ledger.calls_of_request(account_id, id).await,
+            Self::Shared(ledger) => ledger.calls_of_request(account_id, id).await,
         }
     }
 

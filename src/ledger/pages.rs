@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use super::{Account, Balances, Call, CallId, Ledger, LedgerError, NewAccount, Outcome};
+use super::{Account, Balances, Call, CallId, Ledger, LedgerError, NewAccount};
 use crate::base::money::NanoUsd;
 
 /// The most rows of a page.
-const MAX_ROWS: usize = 10_000;
+pub(super) const MAX_ROWS: usize = 10_000;
 /// The longest search text in bytes: the length of the longest e-mail address.
 const MAX_TEXT: usize = 320;
 
@@ -33,20 +33,6 @@ pub(crate) struct DayUse {
     pub cost: NanoUsd,
     /// When the latest of all these calls ended.
     pub last_ms: i64,
-}
-
-/// Filter and cursor of a page of calls, newest first; without an account, the calls of all accounts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CallsPage<'a> {
-    pub account_id: Option<&'a str>,
-    pub key_id: Option<&'a str>,
-    pub model: Option<&'a str>,
-    pub outcome: Option<Outcome>,
-    /// Only calls that this member sees.
-    pub seen: Option<&'a SeenCalls>,
-    /// Cursor: when the last call of the previous page ended, and its ID.
-    pub before: Option<(i64, CallId)>,
-    pub limit: usize,
 }
 
 /// The calls that a developer sees: with keys that they made, and of projects.
@@ -142,32 +128,6 @@ impl Ledger {
         }
     }
 
-    /// One page of calls, without the decisions of hybrids, which are long: see [`Self::call`].
-    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
-        let mut page = CallsPage {
-            limit: page.limit.min(MAX_ROWS),
-            ..*page
-        };
-        let names = [page.account_id, page.key_id, page.model];
-        if names.into_iter().flatten().any(|name| has_nul(&[name])) {
-            return Ok(Vec::new());
-        }
-        // The calls of a key are found through its account.
-        let owner = match (page.account_id, page.key_id) {
-            (None, Some(key_id)) => match self.key(key_id).await {
-                Ok(key) => Some(key.account_id),
-                Err(LedgerError::NotFound { .. }) => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            },
-            _ => None,
-        };
-        page.account_id = page.account_id.or(owner.as_deref());
-        match self {
-            Self::Embedded(ledger) => ledger.calls_page(&page).await,
-            Self::Shared(ledger) => ledger.calls_page(&page).await,
-        }
-    }
-
     /// The full record of a call.
     pub(crate) async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
         match self {
@@ -221,6 +181,20 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => ledger.find_accounts(text, before, limit).await,
             Self::Shared(ledger) => ledger.find_accounts(text, before, limit).await,
+        }
+    }
+
+    /// The accounts with these IDs, in no particular order; unknown IDs are left out.
+    pub(crate) async fn accounts_with_ids(
+        &self,
+        ids: impl IntoIterator<Item = &str>,
+    ) -> Result<Vec<Account>, LedgerError> {
+        let mut ids: Vec<_> = ids.into_iter().filter(|id| !has_nul(&[*id])).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.accounts_with_ids(&ids)),
+            Self::Shared(ledger) => ledger.accounts_with_ids(&ids).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Call, CallId, Charged, KeyTerms, LedgerError, Payer, PreviousSecret};
+use super::{Call, CallId, Charged, Edit, KeyTerms, LedgerError, Payer, PreviousSecret};
 use crate::{
     base::{
         keys::{ApiKey, KeyDigest, random_id},
@@ -11,7 +11,7 @@ use crate::{
     catalog::{Plan, Tier, Track},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub id: String,
     pub email: String,
@@ -46,8 +46,10 @@ impl NewAccount {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AccountChange {
+    pub email: Option<String>,
+    pub name: Edit<String>,
     pub track: Option<Track>,
     pub tier: Option<Tier>,
     pub closed: Option<bool>,
@@ -58,6 +60,8 @@ impl AccountChange {
         let track = self.track.unwrap_or(account.plan.track());
         let tier = self.tier.unwrap_or(account.plan.tier());
         Ok(Account {
+            email: self.email.unwrap_or_else(|| account.email.clone()),
+            name: self.name.applied_to(account.name.clone()),
             plan: plan(track, tier)?,
             closed: self.closed.unwrap_or(account.closed),
             ..account.clone()

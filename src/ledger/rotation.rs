@@ -41,6 +41,11 @@ impl Key {
         self.is_active(now) && (self.digest == digest || previous == Some(digest))
     }
 
+    /// Whether this is a secret of the key, whether or not it is valid.
+    pub(crate) fn has_digest(&self, digest: KeyDigest) -> bool {
+        self.digests().any(|own| own == digest)
+    }
+
     /// The digests by which the key is looked up.
     pub(super) fn digests(&self) -> impl Iterator<Item = KeyDigest> {
         let previous = self.previous.as_ref().map(|previous| previous.digest);

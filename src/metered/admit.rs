@@ -101,7 +101,7 @@ pub(crate) async fn admit(
             reservation.cancel();
             return Err(match refused {
                 HoldRefused::Stale => NotStarted::Stale,
-                HoldRefused::KeyTaken(taken) => NotStarted::Failed(taken.into()),
+                HoldRefused::KeyTaken(taken) => NotStarted::NotAdmitted(taken.into()),
                 refused => {
                     let fits = |covers: &Covers<'_>| need::max_tokens_that_fit(call, input, covers);
                     unpaid(&gateway, refused, need, &fits).into()
@@ -312,6 +312,12 @@ impl Admitted {
                 () = &mut timeout => return Err(GatewayError::CreditUnavailable),
             }
         }
+    }
+
+    /// The page of the portal that shows the call.
+    pub(crate) fn request_url(&self) -> Option<String> {
+        let pages = &self.gateway.portal.request_pages;
+        pages.url(self.hold.request_id())
     }
 
     /// Releases the hold: the call costs nothing and counts as a request without tokens.

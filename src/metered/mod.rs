@@ -92,7 +92,9 @@ pub(crate) enum NotStarted {
     Refused(GatewayError),
     /// The cached caller or settings are out of date.
     Stale,
-    /// Admitted, and failed after that; or not admitted because there are too many calls.
+    /// Refused for a reason that does not depend on the caller, who need not be looked up again for it.
+    NotAdmitted(GatewayError),
+    /// Admitted, and failed after that: there is a call.
     Failed(GatewayError),
 }
 
@@ -103,6 +105,7 @@ impl NotStarted {
         match self {
             Self::Refused(error) => Self::Refused(replace(error)),
             Self::Stale => Self::Stale,
+            Self::NotAdmitted(error) => Self::NotAdmitted(replace(error)),
             Self::Failed(error) => Self::Failed(replace(error)),
         }
     }
@@ -184,9 +187,8 @@ async fn enter(gateway: &Gateway) -> Result<Option<Permit>, NotStarted> {
     entered.map(Some).map_err(|Overloaded| overloaded())
 }
 
-/// Not [`NotStarted::Refused`]: it does not depend on the caller, who need not be looked up again for it.
 fn overloaded() -> NotStarted {
-    NotStarted::Failed(GatewayError::Overloaded)
+    NotStarted::NotAdmitted(GatewayError::Overloaded)
 }
 
 /// Whether a deployment serves some model that may answer the call.

@@ -144,8 +144,10 @@ impl Relay {
             }
             Err(failure) => {
                 let cause = failure.cause();
+                let event = failure.interruption();
+                let event = event.with_request_url(admitted.request_url());
                 admitted.release_failed(&failure, failure.outcome_midway());
-                output.interrupt(&failure.interruption(), cause).await;
+                output.interrupt(&event, cause).await;
             }
         }
         drop(client); // until here an abandoned call counts as one
@@ -212,9 +214,10 @@ async fn settle(
         // A charge that would not survive the process: the stream ends with an error, and costs nothing.
         Err(error) => {
             let cause = error.to_string();
+            let event = error.event().with_request_url(admitted.request_url());
             admitted.release(Outcome::NotCharged, Some(cause.clone()));
             output.unstore(gateway).await;
-            return output.interrupt(&error.event(), cause).await;
+            return output.interrupt(&event, cause).await;
         }
     };
     output.finish(gateway).await;

@@ -1,20 +1,22 @@
 //! Stylesheets, scripts and the logo. They are compiled into the binary and served under names with a digest of
-//! their content, so that browsers may cache them forever.
+//! their content, so that browsers may cache them forever. They are compressed once, at the first use.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use axum::{
     body::Body,
     extract::Path,
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
+use bytes::Bytes;
+use flate2::Compression;
 use maud::{Markup, PreEscaped};
 use sha2::{Digest as _, Sha256};
 
-use super::error::PortalError;
+use super::{compression, error::PortalError};
 
-const ALL: [(&str, &str, &str); 7] = [
+const ALL: [(&str, &str, &str); 17] = [
     (
         "portal.css",
         "text/css; charset=utf-8",
@@ -31,6 +33,21 @@ const ALL: [(&str, &str, &str); 7] = [
         include_str!("assets/console.css"),
     ),
     (
+        "documents.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/documents.css"),
+    ),
+    (
+        "settings.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/settings.css"),
+    ),
+    (
+        "config.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/config.css"),
+    ),
+    (
         "htmx.js",
         "text/javascript; charset=utf-8",
         include_str!("assets/htmx.min.js"),
@@ -44,6 +61,41 @@ const ALL: [(&str, &str, &str); 7] = [
         "portal.js",
         "text/javascript; charset=utf-8",
         include_str!("assets/portal.js"),
+    ),
+    (
+        "playground-markdown.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-markdown.js"),
+    ),
+    (
+        "playground-code.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-code.js"),
+    ),
+    (
+        "playground-turns.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-turns.js"),
+    ),
+    (
+        "playground-request.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground-request.js"),
+    ),
+    (
+        "playground.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/playground.js"),
+    ),
+    (
+        "playground.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/playground.css"),
+    ),
+    (
+        "times.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/times.js"),
     ),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
@@ -60,6 +112,15 @@ static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
     ALL.into_iter().map(path).collect()
 });
 
+/// Each asset compressed, by its file name.
+static COMPRESSED: LazyLock<HashMap<&str, Bytes>> = LazyLock::new(|| {
+    let compressed = |(name, _, text): (&'static str, &str, &str)| {
+        let gzip = compression::gzip(text.as_bytes(), Compression::best());
+        (name, Bytes::from(gzip))
+    };
+    ALL.into_iter().map(compressed).collect()
+});
+
 /// The path under which an asset is served; empty for an unknown name.
 pub(crate) fn path(name: &str) -> &'static str {
     PATHS.get(name).map_or("", String::as_str)
@@ -70,14 +131,24 @@ pub(crate) fn logo() -> Markup {
     PreEscaped(include_str!("assets/icon.svg").to_owned())
 }
 
-pub(crate) async fn serve(Path(name): Path<String>) -> Response {
+pub(crate) async fn serve(Path(name): Path<String>, sent: HeaderMap) -> Response {
     let requested = format!("/portal/assets/{name}");
     let found = ALL.into_iter().find(|(name, ..)| path(name) == requested);
-    let Some((_, kind, text)) = found else {
+    let Some((name, kind, text)) = found else {
         return PortalError::NotFound.into_response();
     };
-    let mut response = Response::new(Body::from(text));
+    let compressed = COMPRESSED.get(name);
+    let compressed = compressed.filter(|_| compression::accepts_gzip(&sent));
+    let mut response = match compressed {
+        Some(compressed) => {
+            let mut response = Response::new(Body::from(compressed.clone()));
+            compression::mark(response.headers_mut(), compressed.len());
+            response
+        }
+        None => Response::new(Body::from(text)),
+    };
     let headers = response.headers_mut();
+    compression::vary(headers);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     headers.insert(header::CACHE_CONTROL, forever);

@@ -1,4 +1,4 @@
-//! The billing page: balance, remaining credit with its expiry dates, payments and the history of entries.
+//! The billing page: balance, remaining credit with its expiry dates, payments and the history by day.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,37 +11,57 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 mod checkout;
+mod csv;
+mod details;
+mod documents;
+mod history;
 pub(crate) mod payments;
+mod remaining;
 mod returned;
 mod test_payment;
+mod top_up;
 
-use self::returned::Banner;
+use self::{history::History, returned::Banner};
 use super::{
     error::PortalError,
-    formatting::{moment, money},
+    formatting::money,
     layout::{self, Page, Place},
-    notice,
+    notice, paging,
     query::{ReadQuery, non_empty},
-    requests,
-    rights::Right,
     session::SignedIn,
 };
 use crate::{
-    base::money::NanoUsd,
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, Entry, EntryKind, Grant, GrantLeft},
+    ledger::{Balances, Grant},
 };
-
-const PAGE_SIZE: usize = 50;
 
 /// Routes of the billing pages. Checkout exists only with a payment provider, the test payment page only with
 /// the built-in test provider.
 pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
-    let billing = Router::new().route("/portal/billing", get(show));
+    let billing = Router::new()
+        .route("/portal/billing", get(show))
+        .route("/portal/billing.csv", get(csv::download))
+        .route(
+            "/portal/billing/details",
+            get(details::show).post(details::set),
+        )
+        .route("/portal/billing/statements", get(documents::list))
+        .route(
+            "/portal/billing/statements/{month}",
+            get(documents::statement),
+        )
+        .route("/portal/billing/receipts/{number}", get(documents::receipt));
     let Some(payments) = &gateway.payments else {
         return billing;
     };
-    let billing = billing.route("/portal/billing/checkout", post(checkout::begin));
+    let billing = billing
+        .route("/portal/billing/checkout", post(checkout::begin))
+        .route(
+            "/portal/billing/top-up",
+            get(top_up::show).post(top_up::set),
+        )
+        .route("/portal/billing/top-up/off", post(top_up::turn_off));
     if payments.test.is_none() {
         return billing;
     }
@@ -60,12 +80,13 @@ pub(crate) struct BillingQuery {
 }
 
 impl BillingQuery {
-    /// The sequence number of the last entry of the previous page.
+    /// The day, in seconds, before which the history is shown.
     fn before(&self) -> Result<Option<i64>, PortalError> {
-        let before = non_empty(self.before.as_ref()).map(str::parse);
+        let before = non_empty(self.before.as_ref());
         let unknown =
-            |_| PortalError::Invalid("There is no such page of your account's history.".into());
-        before.transpose().map_err(unknown)
+            || PortalError::Invalid("There is no such page of your account's history.".into());
+        let parse = |day| history::seconds(day).ok_or_else(unknown);
+        before.map(parse).transpose()
     }
 }
 
@@ -88,36 +109,38 @@ async fn page(
     banner: Banner,
 ) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
-    let (balances, left, grants, mut entries) = tokio::try_join!(
+    // Clocks of several gateways differ a little, so the newest page ends with tomorrow.
+    let until = before.unwrap_or_else(|| timestamp::now() + 2 * 86_400);
+    let (balances, left, grants, history) = tokio::try_join!(
         ledger.balances(account),
         ledger.grants_left(account),
         ledger.grants(account),
-        ledger.entries_page(account, before, PAGE_SIZE + 1),
+        History::before(gateway, account, until),
     )?;
     let bought = payments::recent(gateway, account).await?;
+    let top_up = top_up::Shown::of(gateway, me).await?;
     let notes: Notes<'_> = grants.iter().filter_map(note).collect();
-    let more = entries.len() > PAGE_SIZE;
-    entries.truncate(PAGE_SIZE);
-    let next = entries.last().filter(|_| more);
+    let newest = before.map(|_| "/portal/billing");
+    let older = history.older();
+    let older = older.map(|day| format!("/portal/billing?before={day}#history"));
     let content = html! {
         h1 { "Billing" }
         (banner.content)
-        (notice::credit(&gateway.alerts, &balances, !grants.is_empty()))
-        (cards(&balances))
-        (checkout::card(gateway, me))
-        (expiries(&left, &notes))
-        (payments::section(&bought))
-        section {
+        (notice::credit(&gateway.alerts, &balances, &left, !grants.is_empty()))
+        @if let Some(top_up) = &top_up { (top_up.notice()) }
+        (cards(&balances, &notice::expiry(&left)))
+        div.grid.buying {
+            (checkout::card(gateway, me))
+            @if let Some(top_up) = &top_up { (top_up.card(me)) }
+            (documents_card())
+        }
+        (remaining::section(&left, &notes))
+        (payments::section(&bought, true))
+        section #history {
             h2 { "History" }
-            (history(me, &entries, &notes))
-            nav.pages aria-label="Pages" {
-                @if before.is_some() {
-                    a href="/portal/billing" { "Newest entries" }
-                }
-                @if let Some(last) = next {
-                    a rel="next" href={ "/portal/billing?before=" (last.seq) } { "Older entries" }
-                }
-            }
+            (history.table(me, &grants))
+            (paging::links("entries", newest, older.as_deref()))
+            p { a.button href="/portal/billing.csv" download { "Download as CSV" } }
         }
     };
     let place = Place::Billing;
@@ -130,25 +153,38 @@ async fn page(
     ))
 }
 
+fn documents_card() -> Markup {
+    html! {
+        section.card {
+            h2 { "Receipts and statements" }
+            p { "Receipts are listed with your payments." }
+            ul.plain {
+                li { a href="/portal/billing/statements" { "Monthly statements" } }
+                li { a href="/portal/billing/details" { "Billing details" } }
+            }
+        }
+    }
+}
+
 fn note(grant: &Grant) -> Option<(&str, &str)> {
     let reason = grant.reason.as_deref()?;
     (!reason.is_empty()).then_some((grant.id.as_str(), reason))
 }
 
-fn cards(balances: &Balances) -> Markup {
+fn cards(balances: &Balances, expiry: &Markup) -> Markup {
     html! {
         div.grid {
             section.card {
                 h2 { "Balance" }
                 p.figure { (money(balances.balance)) }
                 @if balances.balance < NanoUsd::default() {
-                    p.muted { "More was used than there was. The next credit pays this first." }
-                }
+                    p.muted { "You used more than you had. The next credit pays for this first." }
+                } @else { p.muted { (expiry) } }
             }
             section.card {
-                h2 { "Held" }
+                h2 { "Reserved" }
                 p.figure { (money(balances.held)) }
-                p.muted { "For requests that are running." }
+                p.muted { "For running requests. What they do not use is released." }
             }
             section.card {
                 h2 { "Available" }
@@ -157,112 +193,4 @@ fn cards(balances: &Balances) -> Markup {
             }
         }
     }
-}
-
-/// The remainder of each grant, in the order in which grants are used.
-fn expiries(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
-    html! {
-        section {
-            h2 { "What is left" }
-            @if left.is_empty() {
-                p.empty { "There is no credit left." }
-            } @else {
-                div.scroll tabindex="0" role="region" aria-label="What is left" {
-                    table {
-                        caption { "Credit, in the order in which it is used" }
-                        thead {
-                            tr {
-                                th scope="col" { "Credit" }
-                                th.number scope="col" { "Left" }
-                                th.number scope="col" { "Held" }
-                                th scope="col" { "Expires" }
-                            }
-                        }
-                        tbody {
-                            @for grant in left {
-                                tr {
-                                    th scope="row" { (note_of(notes, &grant.grant_id).unwrap_or("Credit")) }
-                                    td.number { (money(grant.left)) }
-                                    td.number { (money(grant.held)) }
-                                    td {
-                                        @match grant.expires_at {
-                                            Some(at) => { (moment(at)) },
-                                            None => { "Never" },
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn history(me: &SignedIn, entries: &[Entry], notes: &Notes<'_>) -> Markup {
-    html! {
-        @if entries.is_empty() {
-            p.empty { "There is nothing here." }
-        } @else {
-            div.scroll tabindex="0" role="region" aria-label="History" {
-                table {
-                    caption { "Everything that changed the balance, newest first" }
-                    thead {
-                        tr {
-                            th scope="col" { "When" }
-                            th scope="col" { "What" }
-                            th.number scope="col" { "Amount" }
-                            th.number scope="col" { "Balance after" }
-                        }
-                    }
-                    tbody {
-                        @for entry in entries {
-                            tr {
-                                td { (moment(entry.at)) }
-                                th scope="row" { (description(me, entry, notes)) }
-                                td.number { (signed_amount(entry.delta)) }
-                                td.number { (money(entry.balance_after)) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn description(me: &SignedIn, entry: &Entry, notes: &Notes<'_>) -> Markup {
-    let note = note_of(notes, &entry.reference);
-    html! {
-        @match entry.kind {
-            EntryKind::Grant => {
-                "Credit added" @if let Some(note) = note { ": " (note) }
-            },
-            EntryKind::Expiry => {
-                "Credit expired" @if let Some(note) = note { ": " (note) }
-            },
-            EntryKind::Charge => { "Request " (request(me, &entry.reference)) },
-            EntryKind::Reversal => { "Charge taken back: request " (request(me, &entry.reference)) },
-            EntryKind::Opening => { "Balance brought forward from before " (entry.reference) },
-        }
-    }
-}
-
-fn note_of<'a>(notes: &Notes<'a>, grant_id: &str) -> Option<&'a str> {
-    notes.get(grant_id).copied()
-}
-
-/// The request that an entry belongs to; a link if the person may open it.
-fn request(me: &SignedIn, reference: &str) -> Markup {
-    html! {
-        @if me.may(Right::Requests) {
-            a href=(requests::path(reference)) { code { (reference) } }
-        } @else { code { (reference) } }
-    }
-}
-
-fn signed_amount(delta: NanoUsd) -> String {
-    let sign = if delta > NanoUsd::default() { "+" } else { "" };
-    format!("{sign}{}", money(delta))
 }

@@ -1,4 +1,4 @@
-//! Stacked bar charts by day, rendered as SVG on the server, so that they need no script.
+//! Stacked bar charts by day, hour or minute, rendered as SVG on the server, so that they need no script.
 //!
 //! No information is in the picture alone, for accessibility: the chart has a label with a summary, each bar
 //! has a title, the legend names the colours, and the page repeats the numbers in a table.
@@ -25,9 +25,9 @@ const RIGHT: u128 = LEFT + PLOT_WIDTH;
 /// The least height of a bar, so that small nonzero values stay visible.
 const MIN_HEIGHT: u128 = 20;
 
-/// A chart with one bar per day. Every bar stacks the series in the order given.
+/// A chart with one bar per day, or other span. Every bar stacks the series in the order given.
 pub(crate) struct Chart<'a> {
-    /// The title, e.g. "Cost a day".
+    /// The title, e.g. "Daily cost".
     pub title: &'a str,
     pub unit: Unit,
     /// In ascending order.
@@ -89,7 +89,7 @@ impl Chart<'_> {
             figure.chart {
                 figcaption { (title) }
                 @if series.is_empty() {
-                    p.muted { "There is nothing in these days." }
+                    p.muted { "Nothing was used in this period." }
                 } @else {
                     div.scroll tabindex="0" role="region" aria-label=(title) {
                         (picture(title, unit, days, &series))

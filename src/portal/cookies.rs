@@ -18,9 +18,12 @@ pub(crate) const SESSION_SECONDS: i64 = 14 * 86_400;
 const DEVICE_SECONDS: i64 = 400 * 86_400;
 /// How long a sign-in at an OpenID Connect issuer may take.
 pub(crate) const ATTEMPT_SECONDS: i64 = 10 * 60;
+/// How long the code may take after the password.
+pub(crate) const SECOND_STEP_SECONDS: i64 = 10 * 60;
 /// How long the next page may take to be loaded.
 const CONFIRMATION_SECONDS: i64 = 60;
 const TOKEN_CHARS: usize = 43;
+const DIGEST_BYTES: usize = 32;
 
 /// The purpose of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(crate) enum Kind {
     Attempt,
     /// What a form has done, until the next page shows it.
     Confirmation,
+    /// A sign-in with the right password that still needs a code.
+    SecondStep,
 }
 
 impl Kind {
@@ -51,6 +56,8 @@ impl Kind {
             (Self::Attempt, false) => "tollgate-oidc",
             (Self::Confirmation, true) => "__Host-tollgate-done",
             (Self::Confirmation, false) => "tollgate-done",
+            (Self::SecondStep, true) => "__Host-tollgate-code",
+            (Self::SecondStep, false) => "tollgate-code",
         }
     }
 
@@ -61,6 +68,7 @@ impl Kind {
             Self::Device => Some(DEVICE_SECONDS),
             Self::Attempt => Some(ATTEMPT_SECONDS),
             Self::Confirmation => Some(CONFIRMATION_SECONDS),
+            Self::SecondStep => Some(SECOND_STEP_SECONDS),
         }
     }
 
@@ -69,33 +77,46 @@ impl Kind {
     fn same_site(self) -> &'static str {
         match self {
             Self::Attempt => "Lax",
-            Self::Session | Self::Visit | Self::Device | Self::Confirmation => "Strict",
+            Self::Session | Self::Visit | Self::Device | Self::Confirmation | Self::SecondStep => {
+                "Strict"
+            }
         }
     }
 }
 
 /// The secret of a session or visit. Only the cookie holds it; the store has its digest.
 #[derive(Clone)]
-pub(crate) struct Token(Secret);
+pub(crate) struct Token {
+    secret: Secret,
+    /// Hides the form token in this response, see [`Token::form_token`].
+    mask: [u8; DIGEST_BYTES],
+}
 
 impl Token {
     pub(crate) fn generate() -> Self {
-        Self(Secret::new(random_text(TOKEN_CHARS)))
+        Self::new(&random_text(TOKEN_CHARS))
+    }
+
+    fn new(secret: &str) -> Self {
+        Self {
+            secret: Secret::new(secret),
+            mask: rand::random(),
+        }
     }
 
     /// The token from the request's cookie, if it has the length of one of ours.
     pub(crate) fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
         let value = value(headers, kind.name(secure))?;
-        (value.len() == TOKEN_CHARS).then(|| Self(Secret::new(value)))
+        (value.len() == TOKEN_CHARS).then(|| Self::new(value))
     }
 
     pub(crate) fn secret(&self) -> &Secret {
-        &self.0
+        &self.secret
     }
 
     /// The digest under which the session is stored.
     pub(crate) fn digest(&self) -> backoffice::Digest {
-        Sha256::digest(self.0.reveal().as_bytes()).into()
+        Sha256::digest(self.secret.reveal().as_bytes()).into()
     }
 
     /// The digest under which a session opened with the operator token is stored. It depends on that token and on
@@ -105,25 +126,40 @@ impl Token {
         secret: &CookieSecret,
         operator_token: &Secret,
     ) -> backoffice::Digest {
-        let parts = [operator_token.reveal(), self.0.reveal()];
+        let parts = [operator_token.reveal(), self.secret.reveal()];
         secret.sign(Signed::OperatorSession, &parts)
     }
 
     /// The token that a form must carry to prove that it comes from a page rendered for this visitor.
+    ///
+    /// Each response masks it differently: pages are compressed and repeat texts of their address, so that the sizes of
+    /// many responses with the same token would reveal it (the BREACH attack).
     pub(crate) fn form_token(&self) -> String {
-        hex(&Sha256::digest(
-            [b"form ", self.0.reveal().as_bytes()].concat(),
-        ))
+        let masked = xor(self.form_digest(), self.mask);
+        BASE64_URL_SAFE_NO_PAD.encode([self.mask, masked].concat())
     }
 
-    /// Whether `sent` is the form token. Digests are compared, so the timing reveals nothing.
+    /// Whether `sent` is the form token, with any mask. Digests are compared, so the timing reveals nothing.
     pub(crate) fn has_form_token(&self, sent: &str) -> bool {
-        Secret::new(self.form_token()).matches(sent)
+        let sent = BASE64_URL_SAFE_NO_PAD.decode(sent).unwrap_or_default();
+        let [mask, masked] = match sent.as_chunks() {
+            ([mask, masked], []) => [*mask, *masked],
+            _ => return false,
+        };
+        Secret::new(hex(&self.form_digest())).matches(&hex(&xor(mask, masked)))
+    }
+
+    fn form_digest(&self) -> [u8; DIGEST_BYTES] {
+        Sha256::digest([b"form ", self.secret.reveal().as_bytes()].concat()).into()
     }
 
     pub(crate) fn set(&self, kind: Kind, secure: bool) -> HeaderValue {
-        cookie(kind, self.0.reveal(), kind.seconds(), secure)
+        cookie(kind, self.secret.reveal(), kind.seconds(), secure)
     }
+}
+
+fn xor(one: [u8; DIGEST_BYTES], other: [u8; DIGEST_BYTES]) -> [u8; DIGEST_BYTES] {
+    std::array::from_fn(|at| one[at] ^ other[at])
 }
 
 /// A `Set-Cookie` value for a cookie whose content is made elsewhere. `value` must be valid in a cookie.
@@ -141,7 +177,7 @@ pub(crate) fn forget(kind: Kind, secure: bool) -> HeaderValue {
     cookie(kind, "", Some(0), secure)
 }
 
-/// A browser with which a person has signed in: a random number, and a proof that we issued it for this e-mail
+/// A browser with which a person has signed in: a random number, and a proof that we issued it for this email
 /// address.
 pub(crate) struct Device {
     number: String,
@@ -161,7 +197,7 @@ impl Device {
         presented(headers, Kind::Device, secure).is_some()
     }
 
-    /// The number of this browser, if it has a valid proof for this e-mail address.
+    /// The number of this browser, if it has a valid proof for this email address.
     pub(crate) fn known(
         headers: &HeaderMap,
         secure: bool,
@@ -221,6 +257,33 @@ mod tests {
         assert!(!back.has_form_token(&Token::generate().form_token()));
         assert!(Token::presented(&headers, Kind::Session, false).is_none());
         assert!(Token::presented(&headers, Kind::Visit, true).is_none());
+    }
+
+    #[test]
+    fn each_response_masks_the_form_token_differently() {
+        let token = Token::generate();
+        let headers = sent(&token.set(Kind::Session, false));
+        let presented = || Token::presented(&headers, Kind::Session, false).unwrap();
+        let (one, other) = (presented(), presented());
+        assert_ne!(one.form_token(), other.form_token());
+        assert_eq!(
+            one.form_token(),
+            one.clone().form_token(),
+            "one page has one"
+        );
+        assert!(one.has_form_token(&other.form_token()));
+        let masked = BASE64_URL_SAFE_NO_PAD.decode(one.form_token()).unwrap();
+        let changed = |at: usize| {
+            let mut bytes = masked.clone();
+            bytes[at] ^= 1;
+            BASE64_URL_SAFE_NO_PAD.encode(bytes)
+        };
+        for wrong in [changed(0), changed(63), String::new(), "AAAA".into()] {
+            assert!(!other.has_form_token(&wrong), "{wrong}");
+        }
+        let zeros = BASE64_URL_SAFE_NO_PAD.encode([0; 64]);
+        let unmasked = BASE64_URL_SAFE_NO_PAD.encode(&masked[32..]);
+        assert!(!other.has_form_token(&zeros) && !other.has_form_token(&unmasked));
     }
 
     #[test]

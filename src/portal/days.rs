@@ -1,4 +1,5 @@
-//! Converts days between the ledger's form ("2026-11-16", UTC) and the form shown on pages.
+//! Converts days between the ledger's form ("2026-11-16", UTC) and the form shown on pages; also the times at which hours
+//! and minutes begin ("2026-11-16T14:00:00Z").
 
 use time::{Date, OffsetDateTime};
 
@@ -18,20 +19,32 @@ pub(crate) fn last(count: u16, unix_seconds: i64) -> Vec<String> {
     days
 }
 
-/// "16 Nov".
+/// "16 Nov"; of a time, "14:00".
 pub(crate) fn short(day: &str) -> String {
+    if let Some((_, time)) = time_of(day) {
+        return time.to_owned();
+    }
     parts(day).map_or_else(
         || day.to_owned(),
         |(_, month, day)| format!("{day} {month}"),
     )
 }
 
-/// "16 Nov 2026".
+/// "16 Nov 2026"; of a time, "16 Nov 2026, 14:00".
 pub(crate) fn long(day: &str) -> String {
+    if let Some((day, time)) = time_of(day) {
+        return format!("{}, {time}", long(day));
+    }
     parts(day).map_or_else(
         || day.to_owned(),
         |(year, month, day)| format!("{day} {month} {year}"),
     )
+}
+
+/// Day, hours and minutes of a time.
+fn time_of(text: &str) -> Option<(&str, &str)> {
+    let (day, time) = text.split_once('T')?;
+    Some((day, time.get(..5)?))
 }
 
 fn parts(day: &str) -> Option<(&str, &'static str, u8)> {
@@ -61,6 +74,8 @@ mod tests {
     fn days_are_formatted_and_invalid_ones_returned_unchanged() {
         assert_eq!(short("2026-11-06"), "6 Nov");
         assert_eq!(long("2026-11-16"), "16 Nov 2026");
+        assert_eq!(short("2026-11-16T04:30:00Z"), "04:30");
+        assert_eq!(long("2026-11-16T04:30:00Z"), "16 Nov 2026, 04:30");
         for none in ["", "2026", "2026-13-01", "2026-00-01", "2026-01-x"] {
             assert_eq!(long(none), none);
         }

@@ -27,6 +27,9 @@ pub enum PortalError {
     /// The person's role in the account has no right to the page.
     #[error("{}", right.explanation(*role))]
     NotAllowed { right: Right, role: TeamRole },
+    /// The person has to turn on two-factor authentication first: redirected to the page for it.
+    #[error("Set up two-factor authentication first.")]
+    NeedsSecondFactor,
     /// The account would be left without an owner.
     #[error("{0}")]
     LastOwner(String),
@@ -34,7 +37,7 @@ pub enum PortalError {
     #[error("{0}")]
     Invalid(String),
     /// The form token is missing or wrong, usually because the page was loaded in an earlier session.
-    #[error("This page has grown old. Go back, reload it and try again.")]
+    #[error("This page has expired. Go back, reload it and try again.")]
     Stale,
     /// The request's `Origin` is another site.
     #[error("This was not sent from a page of ours, so nothing was done.")]
@@ -100,12 +103,17 @@ impl From<ActionError> for PortalError {
             | ActionError::Schedule(_)
             | ActionError::ZeroCeiling(_)
             | ActionError::Oneself
+            | ActionError::AccountDeleted
+            | ActionError::OperatorInAccount
             | ActionError::Backoffice(BackofficeError::EmailTaken)
+            | ActionError::ConfigurationConflict
             | ActionError::NoSuchModel(_) => Self::Invalid(sentence(&error.to_string())),
             // An operator can change the setting that it names.
             ActionError::Ledger(LedgerError::TooManyKeys { .. }) => {
                 Self::Invalid(sentence(&error.to_string()))
             }
+            ActionError::Configuration(mistakes) => Self::Invalid(mistakes.join(" ")),
+            ActionError::NoSuchVersion(_) => Self::NotFound,
             ActionError::Backoffice(error) => error.into(),
             ActionError::Ledger(error) => error.into(),
         }
@@ -125,7 +133,9 @@ impl From<BackofficeError> for PortalError {
 impl PortalError {
     pub(crate) fn status(&self) -> Status {
         match self {
-            Self::SignedOut { .. } | Self::OperatorSignedOut { .. } => Status::SEE_OTHER,
+            Self::SignedOut { .. } | Self::OperatorSignedOut { .. } | Self::NeedsSecondFactor => {
+                Status::SEE_OTHER
+            }
             Self::NotFound => Status::NOT_FOUND,
             Self::Invalid(_) => Status::BAD_REQUEST,
             Self::Stale | Self::Foreign | Self::NotAllowed { .. } => Status::FORBIDDEN,
@@ -145,6 +155,9 @@ impl IntoResponse for PortalError {
         if let Self::OperatorSignedOut { to } = &self {
             let to = layout::encoded(to);
             return layout::redirect(&format!("/portal/console/sign-in?to={to}"));
+        }
+        if matches!(self, Self::NeedsSecondFactor) {
+            return layout::redirect("/portal/settings/two-factor");
         }
         let status = self.status();
         let title = match status {

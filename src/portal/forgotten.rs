@@ -1,4 +1,4 @@
-//! Resetting a forgotten password by an e-mailed link. The pages exist only if `[mail]` is configured.
+//! Resetting a forgotten password by an emailed link. The pages exist only if `[mail]` is configured.
 //!
 //! The response and its timing are the same whether or not the address has an account, so that they do not
 //! reveal it.
@@ -33,7 +33,7 @@ use crate::{
     gateway::Gateway,
 };
 
-const TITLE: &str = "A forgotten password";
+const TITLE: &str = "Reset password";
 
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
@@ -50,14 +50,14 @@ pub(crate) async fn show(
 fn form(visit: &Token, email: &str, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { (TITLE) }
-        p { "We send you an e-mail with a link to set a new one." }
+        p { "We send you an email with a link to set a new password." }
         (problem_notice(problem))
         form.stack method="post" action="/portal/forgotten" {
             (token_field(visit))
-            label { "E-mail"
+            label { "Email"
                 input type="email" name="email" value=(email) required autocomplete="username" autofocus;
             }
-            button.primary type="submit" { "Send me the link" }
+            button.primary type="submit" { "Send link" }
         }
         p.muted { a href="/portal/sign-in" { "Sign in" } }
     };
@@ -94,11 +94,11 @@ pub(crate) async fn request_link(
     let inside = gateway.clone();
     gateway.send_later(async move { message(&inside, &person?).await });
     let content = html! {
-        h1 { "Look into your mailbox" }
-        p { "If " strong { (email) } " has an account here, an e-mail with a link is on its way. The link is good for an hour." }
-        p.muted { "Nothing there? Check your spam folder, or " a href="/portal/forgotten" { "try again" } "." }
+        h1 { "Check your inbox" }
+        p { "If " strong { (email) } " has an account here, we sent a link to it. The link works for an hour." }
+        p.muted { "No email? Check your spam folder, or " a href="/portal/forgotten" { "try again" } "." }
     };
-    Ok(layout::plain("Look into your mailbox", &content).into_response())
+    Ok(layout::plain("Check your inbox", &content).into_response())
 }
 
 /// Makes the link and the e-mail for it. The e-mail goes to the stored address: the submitted one may differ in

@@ -52,6 +52,17 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for SignedForm<T> {
     type Rejection = PortalError;
 
     async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, PortalError> {
+        Self::read(request, gateway, MAX_BYTES).await
+    }
+}
+
+impl<T: DeserializeOwned> SignedForm<T> {
+    /// Reads a form of up to `limit` bytes.
+    pub(crate) async fn read(
+        request: Request,
+        gateway: &Arc<Gateway>,
+        limit: usize,
+    ) -> Result<Self, PortalError> {
         let (mut parts, body) = request.into_parts();
         let me = match SignedIn::from_request_parts(&mut parts, gateway).await {
             Ok(me) => me,
@@ -60,7 +71,7 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for SignedForm<T> {
                 return Err(error);
             }
         };
-        let (token, form) = read(Request::from_parts(parts.clone(), body)).await?;
+        let (token, form) = read_up_to(Request::from_parts(parts.clone(), body), limit).await?;
         me.check(Some(&token))?;
         // Reading the body can take long. The session is checked again, because it may have ended meanwhile.
         let me = SignedIn::from_request_parts(&mut parts, gateway).await?;
@@ -103,10 +114,15 @@ pub(crate) async fn is_first_submission(
 pub(crate) async fn read<T: DeserializeOwned>(
     request: Request,
 ) -> Result<(String, T), PortalError> {
+    read_up_to(request, MAX_BYTES).await
+}
+
+async fn read_up_to<T: DeserializeOwned>(
+    request: Request,
+    limit: usize,
+) -> Result<(String, T), PortalError> {
     let (parts, body) = request.into_parts();
-    let body = read_body(body, MAX_BYTES)
-        .await
-        .map_err(PortalError::Body)?;
+    let body = read_body(body, limit).await.map_err(PortalError::Body)?;
     let request = Request::from_parts(parts, Body::from(body));
     let read = Form::<WithToken<T>>::from_request(request, &()).await;
     let unreadable =

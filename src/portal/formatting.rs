@@ -42,13 +42,16 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A point in time in UTC, as a `<time>` element.
+/// A point in time to the second, as a `<time>` element: in UTC, until a script (`times.js`) shows it in the time zone of
+/// the reader. Its title stays in UTC.
 pub(crate) fn moment(unix_seconds: i64) -> Markup {
-    let format =
-        format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
+    let format = format_description!(
+        "[day padding:none] [month repr:short] [year], [hour]:[minute]:[second] UTC"
+    );
     let time = OffsetDateTime::from_unix_timestamp(unix_seconds).ok();
     let shown = time.and_then(|time| time.format(format).ok());
-    html! { time datetime=(timestamp::shown(unix_seconds)) { (shown.unwrap_or_default()) } }
+    let shown = shown.unwrap_or_default();
+    html! { time datetime=(timestamp::shown(unix_seconds)) title=(shown) { (shown) } }
 }
 
 /// A duration in milliseconds, seconds or minutes.
@@ -92,7 +95,8 @@ mod tests {
     #[test]
     fn a_moment_is_shown_with_a_machine_readable_time() {
         let shown = moment(1_800_000_000).into_string();
-        let expected = "<time datetime=\"2027-01-15T08:00:00Z\">15 Jan 2027, 08:00 UTC</time>";
+        let expected = "<time datetime=\"2027-01-15T08:00:00Z\" title=\"15 Jan 2027, 08:00:00 UTC\">\
+                        15 Jan 2027, 08:00:00 UTC</time>";
         assert_eq!(shown, expected);
     }
 }

@@ -201,13 +201,13 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, labels: &Labe
             thead { tr {
                 th scope="col" { "Name" }
                 th scope="col" { "Key" }
+                th scope="col" { "State" }
                 th scope="col" { "Project" }
                 th scope="col" { "Created" }
                 th scope="col" { "Last used" }
                 th scope="col" { "Budget" }
                 th scope="col" { "Expires" }
                 @if me.is_owner() { th scope="col" { "Made by" } }
-                th scope="col" { "State" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
@@ -223,6 +223,7 @@ fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, labels: &Labels) -> Marku
         tr {
             th scope="row" { (shown_name(key)) }
             td { code { (key.prefix) "…" } }
+            td { (state(key)) }
             td { (projects::name_of(&labels.projects, key.payer.project())) }
             td { (moment(key.created_at)) }
             td {
@@ -238,8 +239,7 @@ fn row(me: &SignedIn, key: &Key, used_ms: Option<i64>, labels: &Labels) -> Marku
                     None => span.muted { "no" },
                 }
             }
-            @if me.is_owner() { td { (labels.maker(key)) } }
-            td { (state(key)) }
+            @if me.is_owner() { td.wraps { (labels.maker(key)) } }
             td.actions { (actions(me, key)) }
         }
     }
@@ -274,6 +274,9 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
     html! {
         a.quiet.button href={ "/portal/keys/" (key.id) } {
             "Edit" span.unseen { " " (shown_name(key)) }
+        }
+        a.quiet.button href={ "/portal/keys/" (key.id) "#rotate" } {
+            "Rotate" span.unseen { " " (shown_name(key)) }
         }
         form method="post" action={ "/portal/keys/" (key.id) "/" (verb) } {
             (me.token_field())

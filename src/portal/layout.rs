@@ -1,4 +1,4 @@
-//! The HTML frame of every page: head, header and navigation.
+//! The HTML frame of every page: head, sidebar and content.
 
 use axum::{
     body::Body,
@@ -8,7 +8,14 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{assets, confirmation::Pending, rights, session::SignedIn};
+use super::{
+    assets,
+    confirmation::Pending,
+    notice, rights,
+    session::SignedIn,
+    sidebar::{Entry, Group, Side, Sidebar, entry, group},
+    table,
+};
 
 /// A complete HTML page.
 pub(crate) struct Page {
@@ -19,7 +26,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Deletes the confirmation that the page shows, so that it is shown once.
-    pub(crate) fn confirming(mut self, done: Option<&Pending>) -> Self {
+    fn confirming(mut self, done: Option<&Pending>) -> Self {
         self.done = done.cloned();
         self
     }
@@ -43,54 +50,53 @@ impl IntoResponse for Page {
 pub(crate) enum Place {
     Overview,
     Keys,
+    Projects,
     Playground,
-    Usage,
+    Models,
     Requests,
+    Usage,
     Billing,
     Budgets,
     Plan,
-    Models,
     Members,
     Settings,
 }
 
-impl Place {
-    const ALL: [Self; 11] = [
-        Self::Overview,
-        Self::Keys,
-        Self::Playground,
-        Self::Usage,
-        Self::Requests,
-        Self::Billing,
-        Self::Budgets,
-        Self::Plan,
-        Self::Models,
-        Self::Members,
-        Self::Settings,
-    ];
-
-    fn link(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Overview => ("/portal", "Overview"),
-            Self::Keys => ("/portal/keys", "API keys"),
-            Self::Playground => ("/portal/playground", "Playground"),
-            Self::Usage => ("/portal/usage", "Usage"),
-            Self::Requests => ("/portal/requests", "Requests"),
-            Self::Billing => ("/portal/billing", "Billing"),
-            Self::Budgets => ("/portal/budgets", "Budgets"),
-            Self::Plan => ("/portal/plan", "Plan and limits"),
-            Self::Models => ("/portal/models", "Models"),
-            Self::Members => ("/portal/members", "Members"),
-            Self::Settings => ("/portal/settings", "Settings"),
-        }
-    }
-
-    /// The entries that a person's role may open.
-    fn open_to(me: &SignedIn) -> impl Iterator<Item = Self> {
-        let places = Self::ALL.into_iter();
-        places.filter(|place| rights::of_route(place.link().0).is_some_and(|right| me.may(right)))
-    }
-}
+/// The navigation. An entry is shown to the roles that may open its path (`rights.rs`).
+const PLACES: &[Group<Place>] = &[
+    group("", &[entry(Place::Overview, "/portal", "Overview")]),
+    group(
+        "Build",
+        &[
+            entry(Place::Keys, "/portal/keys", "API keys"),
+            entry(Place::Projects, "/portal/projects", "Projects"),
+            entry(Place::Playground, "/portal/playground", "Playground"),
+            entry(Place::Models, "/portal/models", "Models"),
+        ],
+    ),
+    group(
+        "Activity",
+        &[
+            entry(Place::Requests, "/portal/requests", "Requests"),
+            entry(Place::Usage, "/portal/usage", "Usage"),
+        ],
+    ),
+    group(
+        "Money",
+        &[
+            entry(Place::Billing, "/portal/billing", "Billing"),
+            entry(Place::Budgets, "/portal/budgets", "Budgets"),
+            entry(Place::Plan, "/portal/plan", "Plan and limits"),
+        ],
+    ),
+    group(
+        "Account",
+        &[
+            entry(Place::Members, "/portal/members", "Members"),
+            entry(Place::Settings, "/portal/settings", "Settings"),
+        ],
+    ),
+];
 
 /// A page for a signed-in person.
 pub(crate) fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
@@ -105,43 +111,43 @@ pub(crate) fn page_with(
     head: &Markup,
     content: &Markup,
 ) -> Page {
-    let who = me.person.name.as_deref().unwrap_or(&me.person.email);
-    let body = html! {
-        header.top {
-            a.brand href="/portal" { (assets::logo()) "Tollgate" }
-            nav aria-label="Portal" {
-                ul {
-                    @for one in Place::open_to(me) {
-                        @let (path, name) = one.link();
-                        li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
-                    }
-                    @if me.sees_console {
-                        li { a href="/portal/console" { "Console" } }
-                    }
-                }
-            }
-            div.user {
-                button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
-                span.muted title=(me.person.email) { (who) }
-                form method="post" action="/portal/sign-out" {
-                    (me.token_field())
-                    button.quiet type="submit" { "Sign out" }
-                }
-            }
-        }
-        (main_content(me.done.as_ref(), content))
+    let email = me.person.email.as_str();
+    let sidebar = Sidebar {
+        side: Side::Portal,
+        has_other_side: me.sees_console,
+        groups: PLACES,
+        current: place,
+        who: [me.person.name.as_deref().unwrap_or(email), email],
+        token_field: me.token_field(),
     };
-    framed(title, head, &body).confirming(me.done.as_ref())
+    let open =
+        |entry: &Entry<Place>| rights::of_route(entry.path).is_some_and(|right| me.may(right));
+    let sidebar = sidebar.shown(open, |_| html! {});
+    let content = html! {
+        @if me.is_test_mode { (notice::test_mode()) }
+        (content)
+    };
+    beside(&sidebar, me.done.as_ref(), title, head, &content)
 }
 
-/// The content of a page, below what the form before it has done.
-pub(crate) fn main_content(done: Option<&Pending>, content: &Markup) -> Markup {
-    html! {
-        main #content tabindex="-1" {
-            @if let Some(done) = done { (done.shown()) }
-            (content)
+/// A page with this sidebar.
+pub(crate) fn beside(
+    sidebar: &Markup,
+    done: Option<&Pending>,
+    title: &str,
+    head: &Markup,
+    content: &Markup,
+) -> Page {
+    let body = html! {
+        div.framed {
+            (sidebar)
+            main #content tabindex="-1" {
+                @if let Some(done) = done { (done.shown()) }
+                (table::labelled(content))
+            }
         }
-    }
+    };
+    framed(title, head, &body).confirming(done)
 }
 
 /// A page without navigation, for visitors without a session and for errors.
@@ -174,10 +180,11 @@ pub(crate) fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
                 link rel="stylesheet" href=(assets::path("pages.css"));
                 script src=(assets::path("theme.js")) {}
                 script src=(assets::path("portal.js")) defer {}
+                script src=(assets::path("times.js")) defer {}
                 (head)
             }
             body {
-                a.skip href="#content" { "To the content" }
+                a.skip href="#content" { "Skip to content" }
                 (body)
             }
         }

@@ -21,9 +21,11 @@ mod assets;
 mod billing;
 mod budgets;
 mod chart;
+mod compression;
 mod confirmation;
 mod console;
 mod cookies;
+mod csv;
 mod days;
 mod error;
 mod forgotten;
@@ -48,11 +50,14 @@ mod requests;
 pub mod rights;
 mod session;
 mod settings;
+mod sidebar;
 mod sight;
 mod sign_in;
 mod sign_up;
 mod sign_up_by_email;
 mod snippets;
+mod starter;
+mod table;
 mod usage;
 mod user_agent;
 mod welcome;
@@ -72,6 +77,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal", get(overview::show))
         .route("/portal/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route(
+            "/portal/sign-in/code",
+            get(sign_in::code::show).post(sign_in::code::submit),
+        )
         .route("/portal/sign-up", get(sign_up::show).post(sign_up::sign_up))
         .route("/portal/sign-out", post(sign_in::sign_out))
         .route(
@@ -101,26 +110,34 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))
+        .route("/portal/requests/refused", get(requests::refused::show))
+        .route("/portal/requests/find", get(requests::find))
+        .route("/portal/requests.csv", get(requests::csv::download))
         .route("/portal/requests/{id}", get(requests::show_details))
         .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))
         .route("/portal/models", get(models::show))
-        .route("/portal/playground", get(playground::show))
+        .route(
+            "/portal/playground",
+            get(playground::show).post(playground::answer),
+        )
         .route("/portal/playground/run", post(playground::run))
         .route("/portal/playground/charge", get(playground::charge))
         .merge(members::router())
         .merge(budgets::router())
-        .route("/portal/settings", get(settings::show))
-        .route("/portal/settings/password", post(settings::change_password))
-        .route("/portal/settings/sessions", post(settings::end_sessions))
+        .merge(settings::router())
         .merge(oidc::router(gateway))
         .merge(console)
         .route("/portal/assets/{name}", get(assets::serve))
-        .route("/portal/", any(not_found))
+        .route("/portal/", any(|| async { layout::redirect("/portal") }))
         .route("/portal/{*rest}", any(not_found))
         .layer(middleware::from_fn_with_state(
             gateway.clone(),
             headers::protect,
+        ))
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            compression::compress,
         ))
 }
 

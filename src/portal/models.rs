@@ -72,10 +72,7 @@ fn row(model: &Model, plan: Plan) -> Markup {
             }
             td { div.copyable.slim { code.whole { (model.id) } (copy_button("Copy", &model.id)) } }
             @for rate in [rates.input, rates.cached_input, rates.output] {
-                td.number {
-                    @if model.is_hybrid() { "up to " }
-                    (rate_per_million(rate))
-                }
+                td.number { (shown_rate(model, rate)) }
             }
             td.number { (count(model.context_length.into())) }
             td.number { (count(model.max_output.into())) }
@@ -114,6 +111,12 @@ fn further_prices(prices: &Prices) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// A price of a model as it is shown: for a hybrid it is the most that a call can cost.
+pub(crate) fn shown_rate(model: &Model, rate: TokenPrice) -> String {
+    let up_to = if model.is_hybrid() { "up to " } else { "" };
+    format!("{up_to}{}", rate_per_million(rate))
 }
 
 /// A token price in US dollars per million tokens.

@@ -1,4 +1,4 @@
-//! The start page: balance, recent usage, latest requests, and the first steps for a new account.
+//! The start page: balance, spending, recent usage, latest requests, and the first steps for a new account.
 
 use std::sync::Arc;
 
@@ -6,51 +6,60 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
+    chart::{Chart, Series, Unit},
+    days,
     error::PortalError,
-    formatting::{count, moment, money, money_rounded},
+    formatting::{count, money, money_rounded},
     layout::{self, Page, Place},
-    notice, requests,
+    notice,
+    playground::is_playground_key,
+    requests,
     rights::Right,
     session::SignedIn,
     sight::Sight,
-    snippets,
+    snippets, starter,
 };
 use crate::{
     base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, CallsPage, DayUse, KeyState},
+    ledger::{Balances, CallsFound, CallsPage, DayUse, Grant, GrantLeft, Key, KeyState},
 };
 
+mod pace;
+
 const SHOWN_REQUESTS: usize = 8;
-const DAYS: i64 = 7;
+/// The days of the chart.
+const DAYS: u16 = 30;
+/// A month may begin a day before those.
+const READ_DAYS: u16 = 31;
 
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
 ) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
-    let now = timestamp::now();
-    let (from, today) = (
-        timestamp::day(now - (DAYS - 1) * 86_400),
-        timestamp::day(now),
-    );
+    let days = days::last(READ_DAYS, timestamp::now());
+    let (from, today) = (&days[0], &days[days.len() - 1]);
     let balances = ledger.balances(account).await?;
+    let left = ledger.grants_left(account).await?;
     let sight = Sight::of(&gateway, &me).await?;
-    let mut days = ledger.usage_days(account, &from, &today).await?;
-    sight.restrict(&gateway, &mut days).await?;
+    let mut rows = ledger.usage_days(account, from, today).await?;
+    sight.restrict(&gateway, &mut rows).await?;
     let live_keys = ledger.keys(account).await?;
     let latest = CallsPage {
         account_id: Some(account),
-        key_id: None,
-        model: None,
-        outcome: None,
         seen: sight.calls(),
-        before: None,
         limit: SHOWN_REQUESTS,
+        ..CallsPage::default()
     };
-    let calls = ledger.calls_page(&latest).await?;
+    let CallsFound {
+        calls,
+        searched_to_ms,
+    } = ledger.calls_page(&latest).await?;
+    let is_new = calls.is_empty() && searched_to_ms.is_none();
     let mut own = live_keys.iter().filter(|key| me.sees_key(key));
-    let has_key = own.any(|key| key.state == KeyState::Active);
+    let is_ready = |key: &Key| key.state == KeyState::Active && !is_playground_key(key);
+    let has_key = own.any(is_ready);
     let used = calls.iter().map(|call| call.payer.key_id.as_str());
     let mut keys = ledger.keys_with_ids(used).await?;
     keys.retain(|key| me.sees_key(key));
@@ -60,10 +69,12 @@ pub(crate) async fn show(
             p.problem role="alert" { "This account is closed: requests with its keys are refused." }
         }
         @if me.may(Right::Billing) {
-            (notice::credit(&gateway.alerts, &balances, !calls.is_empty()))
+            (notice::credit(&gateway.alerts, &balances, &left, !calls.is_empty()))
         }
-        (cards(&me, &balances, &days, &today))
-        @if calls.is_empty() && me.may(Right::Keys) {
+        (cards(&me, (&balances, &left), &days, &rows))
+        @if !rows.is_empty() { div.charts { (chart(&days, &rows)) } }
+        @if is_new && me.may(Right::Keys) {
+            @if me.may(Right::Billing) { (starter_notice(&ledger.grants(account).await?)) }
             (first_steps(&gateway, &me, has_key, &balances))
         } @else if me.may(Right::Requests) {
             h2 { "Latest requests" }
@@ -74,25 +85,29 @@ pub(crate) async fn show(
     Ok(layout::page(&me, Place::Overview, "Overview", &content))
 }
 
-fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Markup {
-    let sum = |of: &dyn Fn(&DayUse) -> i64| days.iter().map(of).fold(0_i64, i64::saturating_add);
-    let spent = NanoUsd::new(sum(&|day| day.cost.nanos()));
-    let spent_today = NanoUsd::new(sum(&|day| {
-        if day.day == today {
-            day.cost.nanos()
-        } else {
-            0
-        }
-    }));
-    let calls: u64 = days.iter().map(|day| day.calls).sum();
-    let tokens: u64 = days.iter().map(|day| day.prompt + day.completion).sum();
+fn cards(
+    me: &SignedIn,
+    (balances, left): (&Balances, &[GrantLeft]),
+    days: &[String],
+    rows: &[DayUse],
+) -> Markup {
+    let week = days.len().checked_sub(7).map_or("", |at| days[at].as_str());
+    let today = days.last().map_or("", String::as_str);
+    // The first of the month, as the text of its day.
+    let month = format!("{}01", today.get(..8).unwrap_or_default());
+    let (spent_today, spent_week) = (spent(rows, today), spent(rows, week));
+    let spent_month = spent(rows, &month);
+    let in_week = || rows.iter().filter(|row| row.day.as_str() >= week);
+    let calls: u64 = in_week().map(|row| row.calls).sum();
+    let tokens: u64 = in_week().map(|row| row.prompt + row.completion).sum();
     html! {
         div.grid {
-            @if me.may(Right::Billing) { (balance_card(balances)) }
+            @if me.may(Right::Billing) { (balance_card(balances, left, pace::days_left(balances.balance, days, rows))) }
             section.card {
-                h2 { "Spent in 7 days" }
-                p.figure title=(money(spent)) { (money_rounded(spent)) }
-                p.muted title=(money(spent_today)) { (money_rounded(spent_today)) " today" }
+                h2 { "Spent today" }
+                p.figure title=(money(spent_today)) { (money_rounded(spent_today)) }
+                p.muted title=(money(spent_week)) { (money_rounded(spent_week)) " in 7 days" }
+                p.muted title=(money(spent_month)) { (money_rounded(spent_month)) " this month" }
                 p { a href="/portal/usage" { "Usage" } }
             }
             section.card {
@@ -105,19 +120,58 @@ fn cards(me: &SignedIn, balances: &Balances, days: &[DayUse], today: &str) -> Ma
     }
 }
 
-fn balance_card(balances: &Balances) -> Markup {
+/// What was spent since a day.
+fn spent(rows: &[DayUse], since: &str) -> NanoUsd {
+    let rows = rows.iter().filter(|row| row.day.as_str() >= since);
+    let costs = rows.map(|row| row.cost.nanos());
+    NanoUsd::new(costs.fold(0, i64::saturating_add))
+}
+
+/// The daily cost of the last days.
+fn chart(days: &[String], rows: &[DayUse]) -> Markup {
+    let days = &days[days.len().saturating_sub(DAYS.into())..];
+    let cost_on = |day: &String| {
+        let costs = rows.iter().filter(|row| row.day == *day);
+        let costs = costs.map(|row| u64::try_from(row.cost.nanos()).unwrap_or(0));
+        costs.fold(0, u64::saturating_add)
+    };
+    let chart = Chart {
+        title: "Daily cost",
+        unit: Unit::Dollars,
+        days,
+        series: vec![Series {
+            name: format!("Cost in {DAYS} days"),
+            values: days.iter().map(cost_on).collect(),
+        }],
+    };
+    chart.draw()
+}
+
+/// The balance, and for how many days it lasts.
+fn balance_card(balances: &Balances, left: &[GrantLeft], days_left: Option<i64>) -> Markup {
     html! {
         section.card {
             h2 { "Balance" }
             p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
-            p.muted {
-                @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " held for running requests. " }
-                @match balances.expires_at {
-                    Some(at) => { "Used next, expires " (moment(at)) "." },
-                    None => "Does not expire.",
+            @if let Some(days) = days_left {
+                p title="The balance divided by the mean daily cost of the last 7 days, without today" {
+                    "At this pace, " (pace::in_words(days))
                 }
             }
+            p.muted {
+                @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " reserved for running requests. " }
+                (notice::expiry(left))
+            }
             p { a href="/portal/billing" { "Billing" } }
+        }
+    }
+}
+
+/// Says to a new account what it got for signing up.
+fn starter_notice(grants: &[Grant]) -> Markup {
+    html! {
+        @if let Some(starter) = starter::among(grants) {
+            p.notice { "Your account starts with " (money(starter.amount)) " of credit." }
         }
     }
 }
@@ -128,10 +182,10 @@ fn first_steps(gateway: &Gateway, me: &SignedIn, has_key: bool, balances: &Balan
             h2 { "Your first request" }
             ol.steps {
                 @if me.may(Right::Billing) && balances.available <= NanoUsd::default() {
-                    li { "Get some credit: see " a href="/portal/billing" { "Billing" } "." }
+                    li { "Add credit: see " a href="/portal/billing" { "Billing" } "." }
                 }
                 li {
-                    @if has_key { "You have a key. It was shown when it was made; " a href="/portal/keys" { "make another" } " if it is lost." }
+                    @if has_key { "You have an API key. Lost it? " a href="/portal/keys" { "Create another" } "." }
                     @else { a href="/portal/keys" { "Create an API key" } "." }
                 }
                 li { "Send this, with the key in its place, or try the " a href="/portal/playground" { "playground" } " first:" }

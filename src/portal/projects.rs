@@ -77,7 +77,7 @@ async fn page(
             div.scroll tabindex="0" role="region" aria-label="Your projects" { (table(me, &projects)) }
         }
     };
-    Ok(layout::page(me, Place::Keys, "Projects", &content))
+    Ok(layout::page(me, Place::Projects, "Projects", &content))
 }
 
 fn table(me: &SignedIn, projects: &[Project]) -> Markup {

@@ -1,13 +1,23 @@
-//! An account's requests: a list with filters, and the details of each. Prompts and responses are not part of
-//! it.
+//! An account's requests: a list with filters, the same as CSV, and the details of each; those that were refused have a list of their
+//! own. Prompts and responses are not part of it.
 
+pub(crate) mod csv;
 mod details;
-mod list;
+pub(crate) mod filter;
+mod found;
+pub(crate) mod list;
+mod open;
 mod outcome;
+pub(crate) mod refused;
+pub(crate) mod refused_details;
+mod remedy;
+pub(crate) mod times;
 
 pub(crate) use self::{
-    details::{agent, cost, retries, show_details},
+    details::{agent, cost, retries},
     list::{show, table},
+    open::{find, show as show_details},
+    outcome::{label as outcome_label, operator_label},
 };
 
 use maud::{Markup, html};

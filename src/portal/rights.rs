@@ -27,10 +27,12 @@ pub enum Right {
     Billing,
     /// To invite, change and remove members.
     Members,
+    /// To delete the account.
+    Account,
 }
 
 /// The routes of signed-in people, with the right that each needs.
-pub const ROUTES: [(&str, Right); 37] = [
+pub const ROUTES: [(&str, Right); 56] = [
     ("/portal", Right::Member),
     ("/portal/sign-out", Right::Member),
     ("/portal/keys", Right::Keys),
@@ -51,9 +53,19 @@ pub const ROUTES: [(&str, Right); 37] = [
     ("/portal/usage", Right::Member),
     ("/portal/usage.csv", Right::Member),
     ("/portal/requests", Right::Requests),
+    ("/portal/requests/refused", Right::Requests),
+    ("/portal/requests/find", Right::Requests),
+    ("/portal/requests.csv", Right::Requests),
     ("/portal/requests/{id}", Right::Requests),
     ("/portal/billing", Right::Billing),
+    ("/portal/billing.csv", Right::Billing),
     ("/portal/billing/checkout", Right::Billing),
+    ("/portal/billing/details", Right::Billing),
+    ("/portal/billing/statements", Right::Billing),
+    ("/portal/billing/statements/{month}", Right::Billing),
+    ("/portal/billing/receipts/{number}", Right::Billing),
+    ("/portal/billing/top-up", Right::Billing),
+    ("/portal/billing/top-up/off", Right::Billing),
     ("/portal/billing/test-payment/{checkout}", Right::Billing),
     ("/portal/plan", Right::Member),
     ("/portal/models", Right::Member),
@@ -64,8 +76,17 @@ pub const ROUTES: [(&str, Right); 37] = [
     ("/portal/members/{id}/role", Right::Members),
     ("/portal/members/{id}/remove", Right::Members),
     ("/portal/settings", Right::Member),
+    ("/portal/settings/profile", Right::Member),
+    ("/portal/settings/email", Right::Member),
+    ("/portal/settings/email/confirm", Right::Member),
     ("/portal/settings/password", Right::Member),
     ("/portal/settings/sessions", Right::Member),
+    ("/portal/settings/two-factor", Right::Member),
+    ("/portal/settings/two-factor/begin", Right::Member),
+    ("/portal/settings/two-factor/confirm", Right::Member),
+    ("/portal/settings/two-factor/codes", Right::Member),
+    ("/portal/settings/two-factor/off", Right::Member),
+    ("/portal/settings/delete", Right::Account),
     ("/portal/oidc/connect", Right::Member),
     ("/portal/oidc/disconnect", Right::Member),
 ];
@@ -78,7 +99,7 @@ impl Right {
             Self::Member => &TeamRole::ALL,
             Self::Requests | Self::Keys | Self::Playground => &[Owner, Developer],
             Self::Billing | Self::Budgets => &[Owner, Billing],
-            Self::Members | Self::Projects => &[Owner],
+            Self::Members | Self::Projects | Self::Account => &[Owner],
         }
     }
 
@@ -101,6 +122,7 @@ impl Right {
                 "Billing is for owners of the account and members with the role billing."
             }
             Self::Members => "Only owners of the account can change its members.",
+            Self::Account => "Only owners can delete the account.",
         };
         let role = role.as_str();
         format!("{what} Your role is {role}; an owner can change it under Members.")
@@ -113,6 +135,14 @@ pub(crate) fn of_route(route: &str) -> Option<Right> {
     routes
         .find(|(listed, _)| *listed == route)
         .map(|(_, right)| *right)
+}
+
+/// Whether a request is one of those that people may make who still have to turn on two-factor authentication: to set
+/// it up, and to sign out.
+pub(crate) fn is_set_up(parts: &Parts) -> bool {
+    let route = parts.extensions.get::<MatchedPath>();
+    let route = route.map_or("", MatchedPath::as_str);
+    route.starts_with("/portal/settings/two-factor") || route == "/portal/sign-out"
 }
 
 /// Refuses a request for a route that the person's role may not use.
@@ -157,6 +187,7 @@ mod tests {
             account_id: "acct_1".into(),
             team_role: TeamRole::Owner,
             created_at: 0,
+            second_factor_at: None,
         };
         let (parts, ()) = Request::new(()).into_parts();
         let refused = check(&parts, &owner);

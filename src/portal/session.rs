@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::RequestLog,
-    backoffice::{Person, Role, Session, TeamRole},
+    backoffice::{Person, Role, Session, TeamRole, payments::Payments},
     base::timestamp,
     gateway::Gateway,
     ledger::{Account, Budget, BudgetScope, DEFAULT_PROJECT, Key, LedgerError, NewAccount},
@@ -33,6 +33,8 @@ pub(crate) struct SignedIn {
     pub sees_console: bool,
     /// What a form has done, if this is the page after it.
     pub done: Option<Pending>,
+    /// Whether payments of this gateway only pretend.
+    pub is_test_mode: bool,
     token: Token,
     secure: bool,
 }
@@ -106,6 +108,9 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
         let session = session.await?.ok_or_else(signed_out)?;
         let person = session.person.clone().ok_or_else(signed_out)?;
         rights::check(parts, &person)?;
+        if gateway.portal.lacks_second_factor(&person) && !rights::is_set_up(parts) {
+            return Err(PortalError::NeedsSecondFactor);
+        }
         let account = account_of(gateway, &person).await?;
         if let Some(log) = parts.extensions.get::<RequestLog>() {
             log.account(&account.id);
@@ -116,6 +121,7 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
             account,
             session,
             done: Pending::of(&parts.headers, &token, secure),
+            is_test_mode: gateway.payments.as_ref().is_some_and(Payments::is_test),
             token,
             secure,
         })
@@ -124,7 +130,7 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
 
 /// The person's account. It is created if missing: a person is stored before the account, and the request may
 /// have failed in between.
-async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, PortalError> {
+pub(crate) async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, PortalError> {
     match gateway.ledger.account(&person.account_id).await {
         Err(LedgerError::NotFound { .. }) => {
             let new = new_account(gateway, person);

@@ -40,10 +40,13 @@ impl Sight {
 
     pub(crate) fn sees_call(&self, call: &Call) -> bool {
         let payer = &call.payer;
+        self.sees(payer.member_id.as_deref(), payer.project_id.as_deref())
+    }
+
+    /// Whether the person sees requests with a key of this member and project.
+    pub(crate) fn sees(&self, member_id: Option<&str>, project_id: Option<&str>) -> bool {
         let seen = self.calls();
-        seen.is_none_or(|seen| {
-            seen.include(payer.member_id.as_deref(), payer.project_id.as_deref())
-        })
+        seen.is_none_or(|seen| seen.include(member_id, project_id))
     }
 
     /// Keeps the sums that the person sees.

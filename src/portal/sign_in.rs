@@ -1,4 +1,4 @@
-//! Signing in with a password, and signing out.
+//! Signing in with a password, and with a code if two-factor authentication is on; signing out.
 
 use std::sync::Arc;
 
@@ -11,12 +11,17 @@ use axum::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
+pub(crate) mod code;
+mod pending;
+
 use super::{
+    confirmation::Confirmation,
     cookies::{self, Device, Kind, SESSION_SECONDS, Token},
     error::PortalError,
     form::{EmptyForm, OpenForm, SignedForm},
     layout, oidc,
     session::{agent, token_field},
+    starter,
 };
 use crate::{
     api::Peer,
@@ -93,7 +98,7 @@ fn form(
         form.stack method="post" action="/portal/sign-in" {
             (token_field(visit))
             input type="hidden" name="to" value=(to);
-            label { "E-mail"
+            label { "Email"
                 input type="email" name="email" value=(email) required autocomplete="username" autofocus[email.is_empty()];
             }
             label { "Password"
@@ -102,14 +107,14 @@ fn form(
             button.primary type="submit" { "Sign in" }
         }
         @if gateway.mail.is_some() {
-            p.muted { a href="/portal/forgotten" { "Forgotten your password?" } }
+            p.muted { a href="/portal/forgotten" { "Forgot your password?" } }
         } @else {
-            p.muted { "Forgotten your password? Ask the operator of this gateway for a link to set another." }
+            p.muted { "Forgot your password? Ask the operator of this gateway for a link to set a new one." }
         }
         @if gateway.portal.sign_up_open {
-            p.muted { "New here? " a href="/portal/sign-up" { "Make an account" } "." }
+            p.muted { "New here? " a href="/portal/sign-up" { "Create account" } }
         } @else {
-            p.muted { "Accounts are made by the operator of this gateway." }
+            p.muted { "Accounts are created by the operator of this gateway." }
         }
     };
     layout::plain("Sign in", &content).into_response()
@@ -155,7 +160,7 @@ pub(crate) async fn sign_in(
     let right = gateway.backoffice.passwords.verify(password, kept).await;
     let Some(person) = person.filter(|_| right) else {
         // Neither the message nor the timing reveals whether the address has an account.
-        let problem = "The e-mail address or the password is not right.";
+        let problem = "Wrong email or password.";
         let mut response = with_visit(&gateway, &headers, |visit| {
             form(&gateway, visit, &to, email, Some(problem))
         });
@@ -163,13 +168,36 @@ pub(crate) async fn sign_in(
         return Ok(response);
     };
     throttle.succeeded(&counted);
-    let begun = start_session(&gateway, &headers, &person, &to).await?;
-    // A password change that ran concurrently has ended all older sessions but not this one, so end it as well.
+    password_proven(&gateway, &headers, &person, &to).await
+}
+
+/// Goes on after a person has proven their password: to the page for the code if they have a second factor, otherwise
+/// with a session.
+pub(crate) async fn password_proven(
+    gateway: &Arc<Gateway>,
+    headers: &HeaderMap,
+    person: &Person,
+    to: &str,
+) -> Result<Response, PortalError> {
+    if person.second_factor_at.is_some() {
+        return code::ask(gateway, headers, person, to).await;
+    }
+    let begun = start_session(gateway, headers, person, to).await?;
+    end_if_changed(gateway, person).await?;
+    Ok(begun)
+}
+
+/// Ends the sessions of a person whose password or second factor has changed since it was read: the change has ended
+/// all sessions that were older, but not the one that has just begun.
+async fn end_if_changed(gateway: &Gateway, person: &Person) -> Result<(), PortalError> {
     let now = gateway.backoffice.person(&person.id).await?;
-    if now.is_none_or(|now| now.password != person.password) {
+    let is_same = |now: Person| {
+        now.password == person.password && now.second_factor_at == person.second_factor_at
+    };
+    if !now.is_some_and(is_same) {
         gateway.backoffice.end_sessions_of(&person.id, None).await?;
     }
-    Ok(begun)
+    Ok(())
 }
 
 /// The number of the request's browser, if this person has signed in with it before.
@@ -205,11 +233,33 @@ pub(crate) async fn end_presented_session(
 /// Starts a new session and redirects to `to`. The session in the request's cookie is ended first, so that a
 /// session is never reused (session fixation).
 pub(crate) async fn start_session(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     headers: &HeaderMap,
     person: &Person,
     to: &str,
 ) -> Result<Response, PortalError> {
+    start_session_with(gateway, headers, person, to, None).await
+}
+
+/// Starts a new session as [`start_session`] does, for which the next page confirms what was done.
+pub(crate) async fn start_session_confirming(
+    gateway: &Arc<Gateway>,
+    headers: &HeaderMap,
+    person: &Person,
+    to: &str,
+    done: &Confirmation,
+) -> Result<Response, PortalError> {
+    start_session_with(gateway, headers, person, to, Some(done)).await
+}
+
+async fn start_session_with(
+    gateway: &Arc<Gateway>,
+    headers: &HeaderMap,
+    person: &Person,
+    to: &str,
+    done: Option<&Confirmation>,
+) -> Result<Response, PortalError> {
+    starter::give(gateway, person).await;
     let secure = gateway.portal.is_secure();
     end_presented_session(gateway, headers).await?;
     let secret = gateway.cookie_secret().await?;
@@ -223,7 +273,11 @@ pub(crate) async fn start_session(
         expires_at: now + SESSION_SECONDS,
     };
     gateway.backoffice.begin_session(session).await?;
-    let mut response = layout::redirect(&destination(to));
+    let to = destination(to);
+    let mut response = match done {
+        Some(done) => done.redirect(&to, &token, secure),
+        None => layout::redirect(&to),
+    };
     let device = Device::new(&secret, &person.email);
     for cookie in [
         token.set(Kind::Session, secure),

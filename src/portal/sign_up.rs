@@ -37,7 +37,7 @@ pub(crate) struct SignUp {
     #[serde(default)]
     pub name: String,
     pub email: String,
-    /// Empty with `[mail]`: then it is chosen through the e-mailed link.
+    /// Empty with `[mail]`: then it is chosen through the emailed link.
     #[serde(default)]
     password: String,
 }
@@ -58,18 +58,18 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap
 
 pub(crate) fn closed() -> Response {
     let content = html! {
-        h1 { "Make an account" }
-        p { "Accounts are made by the operator of this gateway. Ask them for one." }
+        h1 { "Create account" }
+        p { "Accounts are created by the operator of this gateway. Ask them for one." }
         p { a href="/portal/sign-in" { "Sign in" } }
     };
-    let mut response = layout::plain("Make an account", &content).into_response();
+    let mut response = layout::plain("Create account", &content).into_response();
     *response.status_mut() = StatusCode::FORBIDDEN;
     response
 }
 
 fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
     let content = html! {
-        h1 { "Make an account" }
+        h1 { "Create account" }
         (problem_notice(problem))
         (oidc::sign_in_button(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
@@ -80,20 +80,20 @@ fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) 
                     maxlength=(MAX_PASSWORD) autocomplete="new-password" aria-describedby="password-hint";
                 span.muted #password-hint { "At least " (MIN_PASSWORD) " characters." }
             }
-            button.primary type="submit" { "Make an account" }
+            button.primary type="submit" { "Create account" }
         }
         p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
     };
-    layout::plain("Make an account", &content).into_response()
+    layout::plain("Create account", &content).into_response()
 }
 
-/// The form fields for name and e-mail address.
+/// The form fields for name and email address.
 pub(crate) fn identity_fields(sent: &SignUp) -> Markup {
     html! {
         label { "Name " span.muted { "(optional)" }
             input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
         }
-        label { "E-mail"
+        label { "Email"
             input type="email" name="email" value=(sent.email) required autocomplete="username";
         }
     }
@@ -147,17 +147,17 @@ pub(crate) async fn sign_up(
     }
 }
 
-/// What is wrong with an e-mail address, if anything. With `[mail]` it must also be deliverable by SMTP.
+/// What is wrong with an email address, if anything. With `[mail]` it must also be deliverable by SMTP.
 pub(crate) fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
     let reachable = gateway.mail.is_none() || mail::is_address(email);
-    (!is_address(email) || !reachable).then_some("That is not an e-mail address.")
+    (!is_address(email) || !reachable).then_some("That is not an email address.")
 }
 
 pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
     (!is_name(name)).then_some("That name is too long.")
 }
 
-/// Whether the text has the form of an e-mail address. Ownership is not checked.
+/// Whether the text has the form of an email address. Ownership is not checked.
 pub(crate) fn is_address(email: &str) -> bool {
     let complete = email
         .split_once('@')

@@ -34,18 +34,18 @@ pub(crate) fn form(
     problem: Option<&str>,
 ) -> Response {
     let content = html! {
-        h1 { "Make an account" }
-        p { "We send you an e-mail with a link to choose a password." }
+        h1 { "Create account" }
+        p { "We send you an email with a link to choose a password." }
         (problem_notice(problem))
         (oidc::sign_in_button(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
             (identity_fields(sent))
-            button.primary type="submit" { "Send me the link" }
+            button.primary type="submit" { "Send link" }
         }
         p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
     };
-    layout::plain("Make an account", &content).into_response()
+    layout::plain("Create account", &content).into_response()
 }
 
 pub(crate) async fn request_link(
@@ -70,11 +70,11 @@ pub(crate) async fn request_link(
     let (inside, to, name) = (gateway.clone(), email.to_owned(), sent.name.clone());
     gateway.send_later(async move { message(&inside, person, to, &name).await });
     let content = html! {
-        h1 { "Look into your mailbox" }
-        p { "An e-mail is on its way to " strong { (email) } ". The link in it is good for a day." }
-        p.muted { "Nothing there? Check your spam folder, or " a href="/portal/sign-up" { "try again" } "." }
+        h1 { "Check your inbox" }
+        p { "We sent a link to " strong { (email) } ". It works for a day." }
+        p.muted { "No email? Check your spam folder, or " a href="/portal/sign-up" { "try again" } "." }
     };
-    Ok(layout::plain("Look into your mailbox", &content).into_response())
+    Ok(layout::plain("Check your inbox", &content).into_response())
 }
 
 async fn message(

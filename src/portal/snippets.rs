@@ -25,7 +25,7 @@ pub(crate) fn all(origin: &str, key: &str) -> Markup {
 }
 
 /// One text that can be folded and copied. `what` is what a screen reader calls it.
-fn snippet(name: &str, what: &str, text: &str, is_open: bool) -> Markup {
+pub(crate) fn snippet(name: &str, what: &str, text: &str, is_open: bool) -> Markup {
     html! {
         details.snippet open[is_open] {
             summary { (name) }

@@ -1,64 +1,56 @@
-//! The usage page: requests, tokens and cost by model, key, project, member or session, and by day.
+//! The usage page: requests, errors, tokens, cost and latency by model, key, project, member or session, and by day, hour or
+//! minute.
 
 use std::{collections::HashMap, sync::Arc};
 
-use axum::{
-    extract::State,
-    http::header,
-    response::{IntoResponse as _, Response},
-};
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 mod csv;
+mod latency;
 mod names;
+mod period;
 mod sessions;
 mod shown;
 mod sums;
 
 use self::{
+    latency::{Latencies, Latency, cell},
     names::Names,
-    shown::{RANGES, Shown, choices},
+    period::{Bars, Period, PeriodQuery},
+    shown::{Shown, choices},
     sums::{Group, GroupBy, Totals},
 };
 use super::{
     chart::{Chart, Series, Unit},
+    csv::attachment,
     days,
     error::PortalError,
     formatting,
     layout::{self, Page, Place},
     paging,
     query::{ReadQuery, non_empty},
+    rights::Right,
     session::SignedIn,
     sight::Sight,
 };
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{DayUse, SessionCursor, SessionUse, SessionsPage},
+    ledger::{DayUse, SessionCursor, SessionUse, SessionsPage, SpansPage, Timing},
 };
-
-const RANGE: u16 = 30;
 
 #[derive(Deserialize)]
 pub(crate) struct UsageQuery {
-    days: Option<String>,
+    #[serde(flatten)]
+    period: PeriodQuery,
     by: Option<String>,
     /// The last session of the page before.
     before: Option<String>,
 }
 
 impl UsageQuery {
-    fn days(&self) -> Result<u16, PortalError> {
-        let Some(text) = non_empty(self.days.as_ref()) else {
-            return Ok(RANGE);
-        };
-        let mut ranges = RANGES.into_iter();
-        ranges
-            .find(|days| days.to_string() == text)
-            .ok_or_else(|| PortalError::Invalid("Usage is shown for 7, 30 or 90 days.".into()))
-    }
-
     fn shown(&self) -> Result<Shown, PortalError> {
         let Some(text) = non_empty(self.by.as_ref()) else {
             return Ok(Shown::Groups(GroupBy::Model));
@@ -72,32 +64,53 @@ impl UsageQuery {
     }
 }
 
-/// The selected days and the usage rows on them.
+/// The selected period and its usage rows.
 struct PeriodUsage {
-    days: Vec<String>,
+    bars: Bars,
     rows: Vec<DayUse>,
     sight: Sight,
 }
 
 impl PeriodUsage {
-    async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
-        let days = days::last(count, timestamp::now());
+    /// Days are summed up in the ledger. Hours and minutes are sums of the calls of a day at most.
+    async fn read(gateway: &Gateway, me: &SignedIn, period: Period) -> Result<Self, PortalError> {
+        let bars = period.bars(timestamp::now());
         let sight = Sight::of(gateway, me).await?;
-        let (Some(first), Some(last)) = (days.first(), days.last()) else {
-            return Ok(Self {
-                days,
-                rows: Vec::new(),
-                sight,
-            });
+        let rows = if let Some(step) = bars.step {
+            let page = SpansPage {
+                account_id: me.account.id.clone(),
+                seen: sight.calls().cloned(),
+                from_ms: bars.begin.saturating_mul(1_000),
+                to_ms: bars.end.saturating_mul(1_000),
+                step_ms: step.saturating_mul(1_000),
+            };
+            gateway.ledger.usage_spans(page).await?
+        } else {
+            let first = bars.names.first().map_or("", String::as_str);
+            let last = bars.names.last().map_or("", String::as_str);
+            let rows = gateway.ledger.usage_days(&me.account.id, first, last);
+            let mut rows = rows.await?;
+            sight.restrict(gateway, &mut rows).await?;
+            rows
         };
-        let rows = gateway.ledger.usage_days(&me.account.id, first, last);
-        let mut rows = rows.await?;
-        sight.restrict(gateway, &mut rows).await?;
-        Ok(Self { days, rows, sight })
+        Ok(Self { bars, rows, sight })
     }
 
-    /// One page of the sessions of coding agents on these days. It reads the calls of these days, so it is read only
-    /// where it is shown.
+    /// How long the latest answered requests of the period took.
+    async fn timings(&self, gateway: &Gateway, me: &SignedIn) -> Result<Vec<Timing>, PortalError> {
+        let (begin, end) = (self.begin_ms(), self.bars.end.saturating_mul(1_000));
+        let timings = gateway
+            .ledger
+            .latest_timings(&me.account.id, self.sight.calls(), begin, end);
+        Ok(timings.await?)
+    }
+
+    fn begin_ms(&self) -> i64 {
+        self.bars.begin.saturating_mul(1_000)
+    }
+
+    /// One page of the sessions of coding agents in the period. It reads the calls of the period, so it is read only where
+    /// it is shown.
     async fn sessions(
         &self,
         gateway: &Gateway,
@@ -107,31 +120,23 @@ impl PeriodUsage {
         let page = SessionsPage {
             account_id: Some(me.account.id.clone()),
             seen: self.sight.calls().cloned(),
-            from_ms: self.begin().saturating_mul(1_000),
-            to_ms: i64::MAX,
+            from_ms: self.begin_ms(),
+            to_ms: self.bars.end.saturating_mul(1_000),
             before,
             limit: paging::QUERIED,
         };
         Ok(gateway.ledger.sessions(page).await?)
     }
 
-    /// How many requests of these days got the response of another one. They are counted for the account as a whole.
+    /// How many requests of the period got the response of another one. They are counted for the account as a whole.
     async fn replays(&self, gateway: &Gateway, me: &SignedIn) -> Result<u64, PortalError> {
         if self.sight.calls().is_some() {
             return Ok(0);
         }
         let counting = gateway
             .ledger
-            .count_replays(&me.account.id, self.begin(), i64::MAX / 1_000);
+            .count_replays(&me.account.id, self.bars.begin, self.bars.end);
         Ok(counting.await?)
-    }
-
-    /// When the first day begins, in seconds.
-    fn begin(&self) -> i64 {
-        let first = self.days.first().map(|day| format!("{day}T00:00:00Z"));
-        first
-            .and_then(|first| timestamp::read(&first))
-            .unwrap_or_default()
     }
 }
 
@@ -140,52 +145,51 @@ pub(crate) async fn show(
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Page, PortalError> {
-    let (count, shown) = (query.days()?, query.shown()?);
-    let used = PeriodUsage::read(&gateway, &me, count).await?;
-    let parts = match shown {
-        Shown::Groups(by) => groups(&gateway, &me, &used, by).await?,
-        Shown::Sessions => {
-            let before = query.before()?;
-            let is_first = before.is_none();
-            let mut sessions = used.sessions(&gateway, &me, before).await?;
-            sessions::table(count, &mut sessions, is_first)
-        }
+    let (period, shown) = (Period::read(&query.period)?, query.shown()?);
+    let used = PeriodUsage::read(&gateway, &me, period).await?;
+    let timings = used.timings(&gateway, &me).await?;
+    let names = match shown {
+        Shown::Groups(GroupBy::Model) | Shown::Sessions => Names::default(),
+        Shown::Groups(_) => Names::read(&gateway, &me, &used.rows).await?,
+    };
+    let by = match shown {
+        Shown::Groups(by) => Some(by),
+        Shown::Sessions => None,
+    };
+    let latencies = Latencies::of(&timings, by, &names);
+    let parts = if let Some(by) = by {
+        groups(&used, by, &names, &latencies)
+    } else {
+        let before = query.before()?;
+        let is_first = before.is_none();
+        let mut sessions = used.sessions(&gateway, &me, before).await?;
+        sessions::table(period, &mut sessions, is_first, me.may(Right::Requests))
     };
     let replays = used.replays(&gateway, &me).await?;
     let content = html! {
         h1 { "Usage" }
-        (choices(count, shown))
-        (totals(&Totals::of(&used.rows), replays))
+        (choices(period, shown))
+        (totals(&Totals::of(&used.rows), replays, &latencies.all))
         (parts)
-        (day_table(&used))
-        p { a.button href={ "/portal/usage.csv?days=" (count) } { "Download as CSV" } }
+        (time_table(&used))
+        (latencies.note())
+        p { a.button href={ "/portal/usage.csv?" (period.query()) } download { "Download as CSV" } }
     };
     Ok(layout::page(&me, Place::Usage, "Usage", &content))
 }
 
 /// Charts and a table of the usage by model, key, project or member.
-async fn groups(
-    gateway: &Gateway,
-    me: &SignedIn,
-    used: &PeriodUsage,
-    by: GroupBy,
-) -> Result<Markup, PortalError> {
-    let names = match by {
-        GroupBy::Model => Names::default(),
-        GroupBy::Key | GroupBy::Project | GroupBy::Member => {
-            Names::read(gateway, me, &used.rows).await?
-        }
-    };
-    let groups = sums::grouped(&used.rows, by, &names);
-    Ok(html! {
+fn groups(used: &PeriodUsage, by: GroupBy, names: &Names, latencies: &Latencies<'_>) -> Markup {
+    let groups = sums::grouped(&used.rows, by, names);
+    html! {
         div.charts {
-            (chart("Cost a day", Unit::Dollars, &used.days, &groups, |used| {
+            (chart("cost", Unit::Dollars, &used.bars, &groups, |used| {
                 u64::try_from(used.cost.nanos()).unwrap_or(0)
             }))
-            (chart("Requests a day", Unit::Requests, &used.days, &groups, |used| used.calls))
+            (chart("requests", Unit::Requests, &used.bars, &groups, |used| used.calls))
         }
-        (group_table(by, &groups))
-    })
+        (group_table(by, &groups, latencies))
+    }
 }
 
 pub(crate) async fn csv(
@@ -193,20 +197,17 @@ pub(crate) async fn csv(
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
-    let used = PeriodUsage::read(&gateway, &me, query.days()?).await?;
+    let used = PeriodUsage::read(&gateway, &me, Period::read(&query.period)?).await?;
     let names = Names::read(&gateway, &me, &used.rows).await?;
-    let first = used.days.first().map_or("", String::as_str);
-    let last = used.days.last().map_or("", String::as_str);
-    let attachment = format!("attachment; filename=\"usage-{first}-to-{last}.csv\"");
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
-        (header::CONTENT_DISPOSITION, attachment),
-    ];
-    Ok((headers, csv::render(&used.rows, &names)).into_response())
+    let first = used.bars.names.first().map_or("", String::as_str);
+    let last = used.bars.names.last().map_or("", String::as_str);
+    let name = format!("usage-{first}-to-{last}").replace(':', "");
+    let body = csv::render(&used.rows, &names).into();
+    Ok(attachment(&name, body))
 }
 
 /// `replays` are the requests that got the response of another one.
-fn totals(totals: &Totals, replays: u64) -> Markup {
+fn totals(totals: &Totals, replays: u64, latency: &Latency) -> Markup {
     html! {
         div.grid {
             section.card {
@@ -216,7 +217,10 @@ fn totals(totals: &Totals, replays: u64) -> Markup {
             section.card {
                 h2 { "Requests" }
                 p.figure { (formatting::count(totals.calls)) }
-                p.muted { (formatting::count(totals.charged)) " of them charged" }
+                p.muted {
+                    (formatting::count(totals.errors())) " failed (" (totals.error_rate()) "), "
+                    (formatting::count(totals.charged)) " charged"
+                }
                 @if replays > 0 {
                     p.muted { (formatting::count(replays)) " retries got an earlier response and cost nothing" }
                 }
@@ -231,35 +235,50 @@ fn totals(totals: &Totals, replays: u64) -> Markup {
                 p.figure { (formatting::count(totals.completion)) }
                 p.muted { (formatting::count(totals.reasoning)) " of them reasoning" }
             }
+            (latency_card("Time to first token", latency.first_token()))
+            (latency_card("Duration", latency.duration()))
+        }
+    }
+}
+
+/// The median of a latency, and its 95th percentile.
+fn latency_card(title: &str, both: Option<(i64, i64)>) -> Markup {
+    html! {
+        @if let Some((median, high)) = both {
+            section.card {
+                h2 { (title) }
+                p.figure { (formatting::duration(median)) }
+                p.muted { "median; 95 % within " (formatting::duration(high)) }
+            }
         }
     }
 }
 
 fn chart(
-    title: &str,
+    what: &str,
     unit: Unit,
-    days: &[String],
+    bars: &Bars,
     groups: &[Group],
     value: impl Fn(&Totals) -> u64,
 ) -> Markup {
     let series = groups.iter().map(|group| Series {
         name: group.label(),
-        values: days
+        values: bars
+            .names
             .iter()
-            .map(|day| group.by_day.get(day.as_str()).map_or(0, &value))
+            .map(|name| group.by_day.get(name.as_str()).map_or(0, &value))
             .collect(),
     });
-    let series = series.collect();
     let chart = Chart {
-        title,
+        title: &bars.titled(what),
         unit,
-        days,
-        series,
+        days: &bars.names,
+        series: series.collect(),
     };
     chart.draw()
 }
 
-fn group_table(by: GroupBy, groups: &[Group]) -> Markup {
+fn group_table(by: GroupBy, groups: &[Group], latencies: &Latencies<'_>) -> Markup {
     let (caption, name) = match by {
         GroupBy::Model => ("Usage by model", "Model"),
         GroupBy::Key => ("Usage by key", "Key"),
@@ -268,38 +287,48 @@ fn group_table(by: GroupBy, groups: &[Group]) -> Markup {
     };
     let rows = html! {
         @for group in groups {
+            @let latency = latencies.group(group.id);
             tr {
                 th scope="row" {
                     (group.name)
                     @if let Some(prefix) = &group.prefix { " " code { (prefix) "…" } }
                 }
                 (cells(&group.totals))
+                td.number data-label="Time to first token" { (cell(latency.and_then(Latency::first_token))) }
+                td.number data-label="Duration" { (cell(latency.and_then(Latency::duration))) }
             }
         }
     };
-    table(caption, name, groups.is_empty(), &rows)
+    let more = ["Time to first token", "Duration"];
+    table(caption, name, &more, groups.is_empty(), &rows)
 }
 
-/// Usage by day, newest first. Days without requests have no row.
-fn day_table(used: &PeriodUsage) -> Markup {
-    let mut by_day: HashMap<&str, Totals> = HashMap::new();
+/// Usage by day, hour or minute, newest first. Those without requests have no row.
+fn time_table(used: &PeriodUsage) -> Markup {
+    let mut sums: HashMap<&str, Totals> = HashMap::new();
     for row in &used.rows {
-        by_day.entry(&row.day).or_default().add(row);
+        sums.entry(&row.day).or_default().add(row);
     }
-    let days = used.days.iter().rev();
-    let days = days.filter_map(|day| Some((day, by_day.get(day.as_str())?)));
+    let newest = used.bars.names.iter().rev();
+    let newest = newest.filter_map(|name| Some((name, sums.get(name.as_str())?)));
     let rows = html! {
-        @for (day, totals) in days {
+        @for (name, totals) in newest {
             tr {
-                th scope="row" { time datetime=(day) { (days::long(day)) } }
+                // In UTC like the charts, so not a moment, which a script shows in another time zone.
+                th scope="row" { (days::long(name)) }
                 (cells(totals))
             }
         }
     };
-    table("Usage by day", "Day (UTC)", used.rows.is_empty(), &rows)
+    let (caption, name) = match used.bars.unit() {
+        "day" => ("Usage by day", "Day (UTC)"),
+        "hour" => ("Usage by hour", "Hour (UTC)"),
+        _ => ("Usage by minute", "Minute (UTC)"),
+    };
+    table(caption, name, &[], used.rows.is_empty(), &rows)
 }
 
-fn table(caption: &str, name: &str, is_empty: bool, rows: &Markup) -> Markup {
+fn table(caption: &str, name: &str, more: &[&str], is_empty: bool, rows: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
             table {
@@ -308,15 +337,17 @@ fn table(caption: &str, name: &str, is_empty: bool, rows: &Markup) -> Markup {
                     tr {
                         th scope="col" { (name) }
                         th.number scope="col" { "Requests" }
+                        th.number scope="col" { "Errors" }
                         th.number scope="col" { "Input tokens" }
                         th.number scope="col" { "Cached input" }
                         th.number scope="col" { "Output tokens" }
                         th.number scope="col" { "Cost" }
+                        @for name in more { th.number scope="col" { (name) } }
                     }
                 }
                 tbody {
                     @if is_empty {
-                        tr { td.muted colspan="6" { "Nothing was used in these days." } }
+                        tr { td.muted colspan=(7 + more.len()) { "Nothing was used in this period." } }
                     }
                     (rows)
                 }
@@ -327,10 +358,11 @@ fn table(caption: &str, name: &str, is_empty: bool, rows: &Markup) -> Markup {
 
 fn cells(totals: &Totals) -> Markup {
     html! {
-        td.number { (formatting::count(totals.calls)) }
-        td.number { (formatting::count(totals.prompt)) }
-        td.number { (formatting::count(totals.cached)) }
-        td.number { (formatting::count(totals.completion)) }
-        td.number { (formatting::money(totals.cost)) }
+        td.number data-label="Requests" { (formatting::count(totals.calls)) }
+        td.number data-label="Errors" { (totals.error_rate()) }
+        td.number data-label="Input tokens" { (formatting::count(totals.prompt)) }
+        td.number data-label="Cached input" { (formatting::count(totals.cached)) }
+        td.number data-label="Output tokens" { (formatting::count(totals.completion)) }
+        td.number data-label="Cost" { (formatting::money(totals.cost)) }
     }
 }

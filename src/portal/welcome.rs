@@ -1,4 +1,4 @@
-//! The landing page of one-time links: invitations, sign-up by e-mail, password resets.
+//! The landing page of one-time links: invitations, sign-up by email, password resets.
 //!
 //! A GET changes nothing, because mail scanners open links too; submitting the form redeems the link. The
 //! secret passes from the URL into the form and to no third party: queries are not logged, and the
@@ -21,7 +21,7 @@ use super::{
     layout,
     query::ReadQuery,
     session::{new_account, token_field},
-    sign_in::{problem_notice, start_session, with_visit},
+    sign_in::{password_proven, problem_notice, with_visit},
     sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
 };
 use crate::{
@@ -93,7 +93,7 @@ pub(crate) async fn submit(
         .redeem(&gateway, sent.name.trim(), sent.password)
         .await
     {
-        Ok(Some(person)) => start_session(&gateway, &headers, &person, "/portal").await,
+        Ok(Some(person)) => password_proven(&gateway, &headers, &person, "/portal").await,
         Ok(None) => Ok(unusable(&gateway)),
         Err(PortalError::Invalid(_)) => Ok(email_taken(&gateway, &found.link)),
         Err(error) => Err(error),
@@ -124,6 +124,8 @@ impl UsableLink {
                 }
             }
             Purpose::Proof { .. } | Purpose::Reset { .. } => None,
+            // It has a page of its own (`settings/email.rs`).
+            Purpose::Email { .. } => return Ok(None),
         };
         Ok(Some(Self {
             digest,
@@ -149,7 +151,7 @@ impl UsableLink {
     fn name(&self) -> &str {
         match &self.link.purpose {
             Purpose::Proof { name, .. } => name.as_deref().unwrap_or_default(),
-            Purpose::Invitation { .. } | Purpose::Reset { .. } => "",
+            Purpose::Invitation { .. } | Purpose::Reset { .. } | Purpose::Email { .. } => "",
         }
     }
 
@@ -185,9 +187,9 @@ impl UsableLink {
 
     fn title(&self) -> &'static str {
         match &self.link.purpose {
-            Purpose::Invitation { .. } => "Welcome",
-            Purpose::Proof { .. } => "Your new account",
-            Purpose::Reset { .. } => "A new password",
+            Purpose::Invitation { .. } => "Accept invitation",
+            Purpose::Proof { .. } => "Create account",
+            Purpose::Reset { .. } | Purpose::Email { .. } => "Reset password",
         }
     }
 
@@ -200,11 +202,13 @@ impl UsableLink {
                         "You are invited to the account " strong { (account) }
                         @if *team_role != TeamRole::Owner { ", with the role " (team_role.as_str()) }
                         @if *role == Role::Operator { ", and to be an operator of this gateway" }
-                        ". Choose a password, and you are in."
+                        ". Choose a password to sign in."
                     }
                 },
-                Purpose::Proof { .. } => { p { "This address is yours. Choose a password, and the account is made." } },
-                Purpose::Reset { .. } => { p { "Choose a new password. Sessions with the old one are signed out." } },
+                Purpose::Proof { .. } => { p { "Your email is confirmed. Choose a password to create the account." } },
+                Purpose::Reset { .. } | Purpose::Email { .. } => {
+                    p { "Choose a new password. You are signed out everywhere else." }
+                },
             }
         }
     }
@@ -219,7 +223,7 @@ fn form(visit: &Token, found: &UsableLink, sent: &WelcomeForm, problem: Option<&
         form.stack method="post" action="/portal/welcome" {
             (token_field(visit))
             input type="hidden" name="link" value=(sent.link);
-            label { "E-mail"
+            label { "Email"
                 input type="email" value=(found.link.email) readonly autocomplete="username";
             }
             @if !is_reset {
@@ -232,7 +236,7 @@ fn form(visit: &Token, found: &UsableLink, sent: &WelcomeForm, problem: Option<&
                     autocomplete="new-password" aria-describedby="password-hint";
                 span.muted #password-hint { "At least " (MIN_PASSWORD) " characters." }
             }
-            button.primary type="submit" { "Set the password and sign in" }
+            button.primary type="submit" { "Set password and sign in" }
         }
     };
     layout::plain(found.title(), &content).into_response()
@@ -243,9 +247,9 @@ fn form(visit: &Token, found: &UsableLink, sent: &WelcomeForm, problem: Option<&
 fn email_taken(gateway: &Gateway, link: &Link) -> Response {
     let content = html! {
         h1 { "You have an account already" }
-        p { strong { (link.email) } " has an account here already, and an address has one only. Nothing was changed." }
+        p { strong { (link.email) } " has an account here already, and an address can have one only. Nothing was changed." }
         @if matches!(link.purpose, Purpose::Invitation { .. }) {
-            p { "To be on the other account instead, ask the person who invited you to use another address of yours, or to remove you first and to invite you again." }
+            p { "To join the other account, ask for an invitation to another address of yours, or leave your present account first (under Settings)." }
         }
         (next_steps(gateway))
     };
@@ -259,7 +263,7 @@ fn email_taken(gateway: &Gateway, link: &Link) -> Response {
 fn unusable(gateway: &Gateway) -> Response {
     let content = html! {
         h1 { "This link cannot be used" }
-        p { "It was used before, a newer one has taken its place, or its time is over." }
+        p { "It was used before, was replaced by a newer one, or has expired." }
         (next_steps(gateway))
     };
     failed(StatusCode::GONE, "This link cannot be used", &content)
@@ -268,9 +272,9 @@ fn unusable(gateway: &Gateway) -> Response {
 fn next_steps(gateway: &Gateway) -> Markup {
     html! {
         p {
-            "If you have set a password, " a href="/portal/sign-in" { "sign in" } " with it. "
+            "If you have a password, " a href="/portal/sign-in" { "sign in" } " with it. "
             @if gateway.mail.is_some() {
-                "If you have forgotten it, " a href="/portal/forgotten" { "ask for another" } ". "
+                "If you forgot it, " a href="/portal/forgotten" { "reset it" } ". "
             }
             "Otherwise ask the operator of this gateway for a new link."
         }

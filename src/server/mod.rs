@@ -10,6 +10,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 
+mod changes;
 mod connections;
 mod jobs;
 mod listener;
@@ -17,6 +18,7 @@ mod reload;
 mod stores;
 mod tls;
 
+pub(crate) use changes::{describe, refusal};
 pub(crate) use reload::ConfigFiles;
 
 use self::connections::ConnectionLimit;
@@ -47,6 +49,9 @@ pub enum StartError {
     Threads(std::io::Error),
     #[error("{0}")]
     Provider(String),
+    /// The changes that were made in the console do not fit the file.
+    #[error("{0}")]
+    Changes(String),
 }
 
 pub struct Running {
@@ -82,6 +87,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let operator = bind(config.operator.listen).await?;
     let lanes = Arc::new(Lanes::start(config.overload.max_lag).map_err(StartError::Threads)?);
     let stores = Stores::open(&config).await?;
+    let config = changes::applied(config, &stores.backoffice).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
@@ -115,10 +121,20 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .spawn(jobs::retries::run(gateway.clone()));
     gateway
         .background
+        .spawn(jobs::refused::run(gateway.clone()));
+    gateway
+        .background
         .spawn(jobs::sampler::run(gateway.clone()));
     gateway
         .background
         .spawn(jobs::alerter::run(gateway.clone()));
+    gateway
+        .background
+        .spawn(jobs::top_ups::run(gateway.clone()));
+    let name = jobs::configuration::name(public_address);
+    gateway
+        .background
+        .spawn(jobs::configuration::run(gateway.clone(), name));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, limit, front, acceptor| {
         tokio::spawn(listener::serve(
@@ -190,6 +206,9 @@ impl Running {
             shutdown.end_grace_period();
             // Long enough to send the last event of a stream. Clients that do not read get no more time.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
+        }
+        if let Err(error) = self.gateway.write_refused_requests().await {
+            tracing::warn!(%error, "the last refused requests could not be written");
         }
         self.gateway.ledger.close().await;
         // A thread that hangs must not delay the end of the process.

@@ -12,10 +12,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{
-    config::Config,
-    gateway::{Gateway, Routes},
-};
+use crate::{config::Config, gateway::Gateway};
 
 /// Time between two checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +87,8 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
             continue;
         }
         let read = files.load();
-        match read.and_then(|config| replace(&gateway, config)) {
+        // The changes of the console are made again, in what the file says now.
+        match read.and_then(|config| gateway.reload(Some(config.base), None)) {
             Ok(()) => {
                 tracing::info!("configuration reloaded");
                 last_error = None;
@@ -105,11 +103,4 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
             }
         }
     }
-}
-
-/// Replaces the routes in use with those of a new configuration.
-fn replace(gateway: &Gateway, config: Config) -> Result<(), String> {
-    let routes = Routes::new(config, Some(&gateway.routes()))?;
-    gateway.replace_routes(routes);
-    Ok(())
 }

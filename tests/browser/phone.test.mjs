@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { everywhere } from './support/places.mjs';
-import { PHONE } from './support/visitor.mjs';
+import { everywhere, resident } from './support/places.mjs';
+import { clickTo, go, isThere, PHONE, textOf } from './support/visitor.mjs';
 
 /**
  * The elements that exceed the page on the right, except inside scrolling containers. The width is that of the
@@ -22,7 +22,7 @@ const sticksOut = (page) => page.evaluate((width) => {
 }, PHONE.width);
 
 /** The controls that are too small for touch. */
-const tooSmall = (page) => page.$$eval('button, .button, nav a, input:not([type="hidden"]), select', (all) => all
+const tooSmall = (page) => page.$$eval('button, .button, nav a, summary, input:not([type="hidden"]), select', (all) => all
   .filter((one) => one.checkVisibility())
   .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect().toJSON()])
   .filter(([, { width, height }]) => width < 24 || height < 24));
@@ -34,4 +34,27 @@ test('no page scrolls sideways on a phone, and controls are large enough for tou
     assert.ok(scrollWidth <= PHONE.width, `${name} is ${scrollWidth} wide`);
     assert.deepEqual(await tooSmall(page), [], name);
   });
+});
+
+test('the menu is closed at first, names the page, and opens without a script', async (t) => {
+  const page = await resident(t, { screen: PHONE, script: false });
+  await go(page, '/portal/keys');
+  assert.match(await textOf(page, '.menu summary'), /API keys/);
+  assert.equal(await isThere(page, 'link', 'Requests'), false);
+  await page.click('.menu summary');
+  await clickTo(page, 'link', 'Requests');
+  assert.equal(await textOf(page, 'h1'), 'Requests');
+  assert.match(await textOf(page, '.menu summary'), /Requests/);
+});
+
+test('a request is a card with its model, cost and outcome in sight', async (t) => {
+  const page = await resident(t, { screen: PHONE });
+  await go(page, '/portal/requests');
+  const cells = await page.$$eval('main tbody tr:first-child td', (all) => all.map((cell) => ({
+    label: getComputedStyle(cell, '::before').content.replaceAll('"', ''),
+    right: cell.getBoundingClientRect().right,
+  })));
+  const labels = cells.map(({ label }) => label);
+  for (const label of ['Model', 'Cost']) assert.ok(labels.includes(label), `${label} is not among ${labels}`);
+  for (const { label, right } of cells) assert.ok(right <= PHONE.width, `${label} ends at ${right}`);
 });

@@ -1,57 +1,97 @@
-// The playground: a response is shown as it streams, can be stopped, and is charged.
+// The playground: answers of one or of several models are shown as they stream, can be stopped, and cost what the ledger
+// says.
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { DEMO, nanos } from './support/gateway.mjs';
-import { eventually, fill, go, named, rowWith, signIn, textOf, until, visitor } from './support/visitor.mjs';
+import { promisify } from 'node:util';
+import { DEMO, nanos, operate } from './support/gateway.mjs';
+import {
+  clickTo, fill, go, isThere, makeKey, named, PHONE, photograph, rowWith, signIn, textOf, until, visitor, wearTheme,
+} from './support/visitor.mjs';
 
+const run = promisify(execFile);
 const MODEL = 'svc-native-light';
+const OTHER = 'svc-native-fast';
 const TOKENS = 20;
 const DELAY_MS = 60;
+const ANSWER = '.message.assistant .answer';
 
-async function open(page) {
+async function open(page, model = MODEL) {
   await signIn(page, DEMO);
   await go(page, '/portal/playground');
-  await page.select('[name="model"]', MODEL);
+  await page.select('[name="model"]', model);
+}
+
+async function write(page, message) {
+  await page.$eval('[name="message"]', (field) => { field.value = ''; });
+  await fill(page, 'message', message);
 }
 
 async function sendMessage(page, message) {
-  await page.$eval('[name="message"]', (field) => { field.value = ''; });
-  await fill(page, 'message', message);
-  await send(page);
+  await write(page, message);
+  await press(page, 'Send');
 }
 
-const send = async (page) => (await named(page, 'button', 'Send')).click();
-const stop = async (page) => (await named(page, 'button', 'Stop')).click();
+const press = async (page, name) => (await named(page, 'button', name)).click();
+const isDisabled = (page) => page.$eval('#playground [type="submit"]', ({ disabled }) => disabled);
+const hasFocus = (page) => page.evaluate(() => document.activeElement.name);
+const draft = (page) => page.$eval('[name="message"]', ({ value }) => value);
 
-/** Waits for a response of more than `length` characters. */
-const answered = (page, length) => until(page, (length) => {
-  return document.querySelector('.message.assistant p')?.textContent.length > length;
-}, length);
-/** Waits until the status line contains the text. */
+/** Waits for an answer of more than `length` characters. */
+const answered = (page, length) => until(page, (selector, length) => {
+  return [...document.querySelectorAll(selector)].at(-1)?.textContent.length > length;
+}, ANSWER, length);
+/** Waits until this number of answers have their cost. */
+const costs = async (page, number) => {
+  await until(page, (number) => document.querySelectorAll('.message .meta a').length === number, number);
+  return page.$$eval('.message .meta a', (all) => all.map(({ textContent, href }) => ({ cost: textContent, href })));
+};
 const statusHas = (page, text) => until(page, (text) => {
   return document.querySelector('#playground-status').textContent.includes(text);
 }, text);
 
-const isDisabled = (page) => page.$eval('#playground [type="submit"]', ({ disabled }) => disabled);
+/** The call as the ledger has it. */
+const inLedger = ({ href }) => operate('GET', `/operator/requests/${href.split('/').at(-1)}`);
 
-/** Records each change of the response, with its time and length. */
-const watchAnswer = (page) => page.evaluate(() => {
-  window.growth = [];
-  new MutationObserver(() => {
-    const length = document.querySelector('.message.assistant p')?.textContent.length ?? 0;
-    if (length !== (window.growth.at(-1)?.length ?? 0)) window.growth.push({ at: performance.now(), length });
-  }).observe(document.querySelector('#conversation'), { subtree: true, childList: true, characterData: true });
-});
+/** Compares an amount on the page with the ledger's and returns the call. */
+async function charged({ cost, href }) {
+  const call = await inLedger({ href });
+  assert.equal(nanos(cost), nanos(call.settlement.charge));
+  return call;
+}
 
-test('a response streams in steps, and its cost is shown', async (t) => {
+/** Records the bodies that the page sends to models. */
+function recordRequests(page) {
+  const bodies = [];
+  page.on('request', (request) => {
+    if (request.url().endsWith('/portal/playground/run')) bodies.push(JSON.parse(request.postData()));
+  });
+  return bodies;
+}
+
+test('Ctrl+Enter sends, the answer streams in steps, and its cost is that of the ledger', async (t) => {
   const page = await visitor(t);
   await open(page);
-  await watchAnswer(page);
-  await sendMessage(page, `[[sim tokens=${TOKENS} delay_ms=${DELAY_MS}]]`);
+  await page.evaluate(() => {
+    window.growth = [];
+    new MutationObserver(() => {
+      const length = document.querySelector('.message.assistant .answer')?.textContent.length ?? 0;
+      if (length !== (window.growth.at(-1)?.length ?? 0)) window.growth.push({ at: performance.now(), length });
+    }).observe(document.querySelector('#conversation'), { subtree: true, childList: true, characterData: true });
+  });
+  await write(page, `[[sim tokens=${TOKENS} delay_ms=${DELAY_MS}]]`);
+  await page.focus('[name="message"]');
+  await page.keyboard.down('Control');
+  await page.keyboard.press('Enter');
+  await page.keyboard.up('Control');
   await answered(page, 0);
   assert.equal(await isDisabled(page), true);
-  await statusHas(page, 'tokens in');
+  assert.deepEqual([await hasFocus(page), await draft(page)], ['message', '']);
+  const [shown] = await costs(page, 1);
   assert.equal(await isDisabled(page), false);
 
   const growth = await page.evaluate(() => window.growth);
@@ -61,51 +101,222 @@ test('a response streams in steps, and its cost is shown', async (t) => {
   // The pauses are between the steps; a response that was buffered and shown at once would have none.
   const took = growth.at(-1).at - growth[0].at;
   assert.ok(took > (TOKENS / 2) * DELAY_MS, `it came within ${took} ms`);
-  await statusHas(page, '$');
-  assert.match(await textOf(page, '#playground-status'), new RegExp(`${TOKENS} out`));
-  const price = await textOf(page, '#playground-status a');
 
+  const call = await charged(shown);
+  assert.equal(call.settlement.usage.completion_tokens, TOKENS);
+  const meta = await textOf(page, '.message .meta');
+  assert.match(meta, new RegExp(`${TOKENS} out`));
+  assert.match(meta, /first token after .*in all/);
+  assert.match(await textOf(page, '#playground-spoken'), new RegExp(`^${MODEL} answered: `));
   await go(page, `/portal/requests?model=${MODEL}`);
-  const [, key, , input, output, cost, , ending] = await rowWith(page, MODEL);
-  assert.match(key, /^Playground/);
-  assert.ok(Number(input) > 0);
-  assert.equal(Number(output), TOKENS);
-  assert.ok(nanos(cost) > 0n);
-  assert.equal(nanos(price), nanos(cost));
-  assert.equal(ending, 'Answered');
+  const row = await rowWith(page, MODEL);
+  assert.match(row[1], /^Playground/);
 });
 
-test('a response is stopped, its text stays, and another request can be sent', async (t) => {
+test('two models answer side by side, each with its own conversation and cost', async (t) => {
   const page = await visitor(t);
+  const bodies = recordRequests(page);
   await open(page);
-  await sendMessage(page, '[[sim tokens=120 delay_ms=50]]');
-  await answered(page, 20);
-  await stop(page);
-  await statusHas(page, 'Stopped');
-  const text = await textOf(page, '.message.assistant p');
-  const words = text.split(' ').length;
-  assert.ok(words > 2 && words < 120, text);
-  assert.equal(await page.$eval('[data-stop]', ({ hidden }) => hidden), true);
-  assert.equal(await isDisabled(page), false);
+  await press(page, 'Compare with another model');
+  await page.select('.another select', OTHER);
+  await sendMessage(page, '[[sim tokens=12]]');
+  const first = await costs(page, 2);
+  const calls = await Promise.all(first.map(charged));
+  assert.deepEqual(calls.map(({ model }) => model), [MODEL, OTHER]);
+  assert.deepEqual(bodies.map(({ model }) => model), [MODEL, OTHER]);
+  const places = await page.$$eval('.message.assistant', (all) => all.map((one) => {
+    const { top, left } = one.getBoundingClientRect();
+    return { top: Math.round(top), left };
+  }));
+  assert.equal(places[0].top, places[1].top);
+  assert.ok(places[0].left < places[1].left);
+  await photograph(page, 'playground-compare');
 
-  await (await named(page, 'button', 'New conversation')).click();
-  assert.equal((await textOf(page, '#conversation')).trim(), '');
-  await send(page);
-  await answered(page, 0);
-  await stop(page);
-  await statusHas(page, 'Stopped');
-  const left = async () => (await page.$$eval('main tbody tr', (rows) => rows.length)) === 2;
-  await eventually(page, `/portal/requests?model=${MODEL}&outcome=client_left`, left);
+  const answers = await page.$$eval(ANSWER, (all) => all.map(({ textContent }) => textContent));
+  await sendMessage(page, 'And now?');
+  await costs(page, 4);
+  for (const [column, body] of bodies.slice(2).entries()) {
+    assert.deepEqual(body.messages.map(({ role }) => role), ['user', 'assistant', 'user']);
+    assert.equal(body.messages[1].content.trim(), answers[column].trim());
+  }
+  for (const shown of await costs(page, 4)) await charged(shown);
 });
 
-test('an error is shown, and the conversation goes on', async (t) => {
+test('a stopped answer is charged as a whole, and is part of the next question', async (t) => {
+  const page = await visitor(t);
+  const bodies = recordRequests(page);
+  await open(page);
+  assert.match(await textOf(page, '.composer'), /The model still writes it, and you pay for all of it/);
+  await sendMessage(page, '[[sim tokens=60 delay_ms=50]]');
+  await answered(page, 20);
+  await press(page, 'Stop');
+  await statusHas(page, 'Stopped. The model still writes its answer, and you pay for all of it');
+  assert.equal(await hasFocus(page), 'message');
+  const text = (await textOf(page, ANSWER)).trim();
+  assert.ok(text.split(' ').length < 50, text);
+  assert.equal(await isThere(page, 'button', 'Stop'), false);
+  assert.match(await textOf(page, '.message .meta'), /The model is still writing/);
+
+  const [shown] = await costs(page, 1);
+  const call = await charged(shown);
+  assert.equal(call.outcome, 'client_left');
+  assert.equal(call.settlement.usage.completion_tokens, 60, 'all of it is charged');
+  assert.match(await textOf(page, '.message .meta'), /for the whole answer: .* 60 out/);
+  await statusHas(page, `cost ${shown.cost}`);
+
+  await sendMessage(page, 'Go on.');
+  await costs(page, 2);
+  const [, next] = bodies;
+  assert.deepEqual(next.messages.map(({ role }) => role), ['user', 'assistant', 'user']);
+  assert.equal(next.messages[1].content.trim(), text);
+});
+
+test('an answer that is stopped before its first word is charged too', async (t) => {
+  const page = await visitor(t);
+  const bodies = recordRequests(page);
+  await open(page);
+  await sendMessage(page, '[[sim tokens=5 first_ms=1500]]');
+  await press(page, 'Stop');
+  const [shown] = await costs(page, 1);
+  await charged(shown);
+  assert.match(await textOf(page, '.message .meta'), /Not part of the next question/);
+  await sendMessage(page, 'Hello?');
+  await costs(page, 2);
+  assert.equal(bodies[1].messages.length, 1);
+});
+
+test('an error is shown, the message is kept, and the conversation goes on', async (t) => {
   const page = await visitor(t);
   page.expected.push('502');
   await open(page);
   await sendMessage(page, '[[sim status=500]]');
   await statusHas(page, 'provider');
-  assert.equal(await page.$eval('[name="message"]', ({ value }) => value), '[[sim status=500]]', 'it is kept');
+  assert.equal(await draft(page), '[[sim status=500]]');
+  assert.equal((await textOf(page, '#conversation')).trim(), '');
   await sendMessage(page, 'Are you there?');
-  await statusHas(page, 'tokens in');
-  assert.match(await textOf(page, '#conversation article:last-child'), /You said: Are you there\?/);
+  await costs(page, 1);
+  assert.match(await textOf(page, ANSWER), /You said: Are you there\?/);
+});
+
+test('settings are sent, except those that a model does not take', async (t) => {
+  const page = await visitor(t);
+  const bodies = recordRequests(page);
+  await open(page);
+  await (await page.$('.settings summary')).click();
+  for (const [field, value] of [['system', 'Be brief.'], ['temperature', '0.5'], ['max_tokens', '64'], ['stop', 'END']]) {
+    await fill(page, field, value);
+  }
+  await page.select('[name="reasoning_effort"]', 'low');
+  await page.click('[name="json"]');
+  await sendMessage(page, 'Hello');
+  await costs(page, 1);
+  const { model, messages, stream, stream_options, ...settings } = bodies[0];
+  assert.deepEqual(messages, [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hello' }]);
+  assert.deepEqual(settings, {
+    temperature: 0.5, max_tokens: 64, stop: ['END'], reasoning_effort: 'low', response_format: { type: 'json_object' },
+  });
+  const particular = await page.$('option[data-without~="temperature"]');
+  if (!particular) return t.diagnostic('the demo account has no model that drops a setting');
+  const chosen = await particular.evaluate(({ value }) => value);
+  await page.select('[name="model"]', chosen);
+  assert.equal(await page.$eval('[name="temperature"]', ({ disabled }) => disabled), true);
+  const notes = await textOf(page, '[data-notes]');
+  assert.ok(notes.startsWith(`An empty setting is left out. ${chosen} does not take temperature`), notes);
+  assert.equal(notes.match(/does not take/g).length, 1, notes);
+  await sendMessage(page, 'Hello again');
+  await costs(page, 2);
+  assert.equal('temperature' in bodies[1], false);
+  assert.equal(bodies[1].max_tokens, 64);
+});
+
+test('the last message is edited and sent again, and clearing can be undone', async (t) => {
+  const page = await visitor(t);
+  const bodies = recordRequests(page);
+  await open(page);
+  await sendMessage(page, 'One');
+  await costs(page, 1);
+  await sendMessage(page, 'Two');
+  await costs(page, 2);
+  await press(page, 'Edit and send again');
+  assert.deepEqual([await hasFocus(page), await draft(page)], ['message', 'Two']);
+  await press(page, 'Cancel editing');
+  await press(page, 'Edit and send again');
+  await sendMessage(page, 'Three');
+  await until(page, () => document.querySelectorAll('.message.question').length === 2);
+  await costs(page, 2);
+  assert.deepEqual(bodies.at(-1).messages.filter(({ role }) => role === 'user').map(({ content }) => content), ['One', 'Three']);
+
+  await press(page, 'Clear');
+  assert.equal((await textOf(page, '#conversation')).trim(), '');
+  assert.equal(await hasFocus(page), 'message');
+  await press(page, 'Undo');
+  assert.match(await textOf(page, '#conversation'), /Three/);
+});
+
+test('a conversation survives a reload, also in the middle of an answer, and ends with signing out', async (t) => {
+  const page = await visitor(t);
+  await open(page);
+  await sendMessage(page, 'Remember me');
+  await costs(page, 1);
+  await sendMessage(page, '[[sim tokens=40 delay_ms=50]]');
+  await answered(page, 20);
+  await page.reload();
+  assert.match(await textOf(page, '#conversation'), /Remember me[^]*Stopped\./);
+  assert.equal(await page.$eval('[name="model"]', ({ value }) => value), MODEL);
+  const [, stopped] = await costs(page, 2);
+  const call = await charged(stopped);
+  assert.equal(call.settlement.usage.completion_tokens, 40);
+  await clickTo(page, 'button', 'Sign out');
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('playground')), null);
+  await signIn(page, DEMO);
+  await go(page, '/portal/playground');
+  assert.equal((await textOf(page, '#conversation')).trim(), '');
+});
+
+test('the request runs as curl, with the conversation and the settings', async (t) => {
+  const page = await visitor(t);
+  await signIn(page, DEMO);
+  const key = await makeKey(page, 'for curl');
+  await go(page, '/portal/playground');
+  await page.select('[name="model"]', MODEL);
+  await sendMessage(page, 'First');
+  await costs(page, 1);
+  await (await page.$('.settings summary')).click();
+  await fill(page, 'max_tokens', '64');
+  await write(page, "It's \"quoted\" $HOME `id` \\ é");
+  await (await page.$('.code summary')).click();
+  const code = (language) => page.$eval(`[data-language="${language}"] code`, ({ textContent }) => textContent);
+  const curl = await code('curl');
+  assert.ok(!curl.includes(key));
+  const { stdout } = await run('bash', ['-c', `${curl.replace('curl ', 'curl -sS --noproxy "*" ')}`], {
+    env: { ...process.env, OPENAI_API_KEY: key },
+  });
+  const answer = JSON.parse(stdout);
+  assert.match(answer.choices[0].message.content, /It's "quoted" \$HOME `id` \\ é/);
+  const body = JSON.parse(/-d '([^]*)'$/.exec(curl)[1].replaceAll("'\\''", "'"));
+  assert.deepEqual(body.messages.map(({ role }) => role), ['user', 'assistant', 'user']);
+  assert.equal(body.max_tokens, 64);
+  // The others are valid, and have that request too.
+  const python = await code('python');
+  await run('python3', ['-c', 'import ast, sys; ast.parse(sys.argv[1])', python]);
+  assert.ok(python.includes('max_tokens=64'));
+  const file = join(await mkdtemp(join(tmpdir(), 'playground-')), 'request.mjs');
+  await writeFile(file, await code('node'));
+  await run('node', ['--check', file]);
+  await rm(dirname(file), { recursive: true });
+  assert.ok((await code('node')).includes('"max_tokens": 64'));
+});
+
+test('the playground works on a phone and in the dark', async (t) => {
+  const page = await visitor(t, { screen: PHONE });
+  await open(page);
+  await press(page, 'Compare with another model');
+  await sendMessage(page, '[[sim tokens=30]]');
+  await costs(page, 2);
+  const wide = await page.evaluate(() => document.scrollingElement.scrollWidth);
+  assert.ok(wide <= PHONE.width, `it is ${wide} wide`);
+  for (const theme of ['light', 'dark']) {
+    await wearTheme(page, theme);
+    await photograph(page, `playground-compare-${theme}-phone`);
+  }
 });

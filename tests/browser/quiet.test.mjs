@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PORTAL } from './support/gateway.mjs';
 import { CONSOLE, everywhere, operator, PAGES, resident } from './support/places.mjs';
-import { go, textOf, visitor } from './support/visitor.mjs';
+import { clickTo, go, isThere, textOf, visitor } from './support/visitor.mjs';
 
 test('every page loads without browser errors and has its texts', async (t) => {
   await everywhere(t, {}, async (page, { name, says }) => {
@@ -17,27 +17,38 @@ test('every page loads without browser errors and has its texts', async (t) => {
 test('the navigation links to all tested pages and marks the current one', async (t) => {
   const page = await resident(t);
   await go(page, '/portal');
-  const links = await page.$$eval('.top nav a', (all) => all.map(({ href, innerText }) => ({ href, innerText })));
+  const links = await page.$$eval('.places nav:not(.sides) a', (all) => all.map(({ href, innerText }) => ({ href, innerText })));
   assert.equal(links.length, PAGES.length);
   for (const [number, { href, innerText }] of links.entries()) {
     await PAGES[number].open(page);
     assert.equal(page.url(), href);
     assert.equal(await textOf(page, 'h1'), innerText);
-    assert.equal(await textOf(page, '.top nav [aria-current="page"]'), innerText);
+    assert.equal(await textOf(page, 'nav [aria-current="page"]'), innerText);
   }
 });
 
 test("the console's navigation links to all tested pages and marks the current one", async (t) => {
   const page = await operator(t);
   await go(page, '/portal/console');
-  const links = await page.$$eval('.top nav a', (all) => all.map(({ href }) => href));
-  assert.equal(links.pop(), PORTAL, 'the last one leads back');
+  const links = await page.$$eval('.places nav:not(.sides) a', (all) => all.map(({ href }) => href));
   assert.equal(links.length, CONSOLE.length);
   for (const [number, href] of links.entries()) {
     await CONSOLE[number].open(page);
     assert.equal(page.url(), href);
-    assert.equal(await page.$eval('.top nav [aria-current="page"]', (link) => link.href), href);
+    assert.equal(await page.$eval('nav [aria-current="page"]', (link) => link.href), href);
   }
+});
+
+test('operators switch between portal and console, customers see no switch', async (t) => {
+  const page = await operator(t);
+  await go(page, '/portal/console/alerts');
+  await clickTo(page, 'link', 'Portal');
+  assert.equal(page.url(), PORTAL);
+  await clickTo(page, 'link', 'Console');
+  assert.equal(await textOf(page, 'h1'), 'Live');
+  const customer = await resident(t);
+  await go(customer, '/portal');
+  assert.equal(await isThere(customer, 'link', 'Console'), false);
 });
 
 test('an injected script or style is blocked and reported', async (t) => {

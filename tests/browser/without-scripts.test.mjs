@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DEMO, statusWith } from './support/gateway.mjs';
+import { DEMO, nanos, operate, statusWith } from './support/gateway.mjs';
 import { CONSOLE, CONSOLE_STATES, operator, OUTSIDE, PAGES, resident, STATES } from './support/places.mjs';
-import { clickTo, go, makeKey, signIn, textOf, visitor } from './support/visitor.mjs';
+import { clickTo, fill, go, makeKey, photograph, signIn, textOf, visitor } from './support/visitor.mjs';
 
 test('every page has its texts', async (t) => {
   const [inside, outside] = [await resident(t, { script: false }), await visitor(t, { script: false })];
@@ -22,10 +22,27 @@ test('every page has its texts', async (t) => {
   }
 });
 
-test('the playground says what it needs', async (t) => {
+test('the playground answers, keeps the conversation, and puts no message into an address', async (t) => {
   const page = await resident(t, { script: false });
+  const addresses = [];
+  page.on('request', (request) => addresses.push(request.url()));
   await go(page, '/portal/playground');
-  assert.match(await textOf(page, 'noscript'), /needs JavaScript/);
+  await page.select('[name="model"]', 'svc-native-light');
+  for (const [number, message] of ['Secret question', 'What did I ask?'].entries()) {
+    await page.$eval('[name="message"]', (field) => { field.value = ''; });
+    await fill(page, 'message', message);
+    const response = await clickTo(page, 'button', 'Send');
+    assert.equal(response.status(), 200);
+    const text = await textOf(page, '#conversation');
+    assert.match(text, /You\s+Secret question\s+svc-native-light\s+.*You said: Secret question/s);
+    assert.ok(text.includes(message), text);
+    assert.equal((await page.$$('.message')).length, 2 * (number + 1));
+    const { cost, href } = await page.$eval('.meta a', ({ textContent, href }) => ({ cost: textContent, href }));
+    const call = await operate('GET', `/operator/requests/${href.split('/').at(-1)}`);
+    assert.equal(nanos(cost), nanos(call.settlement.charge));
+  }
+  for (const address of addresses) assert.doesNotMatch(address, /ecret|ask|\?/);
+  await photograph(page, 'playground-without-scripts');
 });
 
 test('one signs in, makes a key that works, and signs out', async (t) => {

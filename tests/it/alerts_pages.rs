@@ -120,8 +120,8 @@ async fn owners_see_a_low_balance_and_expiring_credit() {
         let page = browser.get(path).await;
         let text = page.assert_page();
         (
-            text.contains("Less than $1,001.00 is left"),
-            text.contains("Some of your credit expires"),
+            text.contains("Low balance: $1,000.00 left"),
+            text.contains("Credit expires soon: $5.00 expires"),
         )
     };
     assert_eq!(

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Answer, Plan, TestGateway,
     gateway::answer,
+    refused::request_id,
     responses::{PATH, asking, assert_not_found, calling, function, tool_call, two_words},
     upstream::completion,
 };
@@ -250,7 +251,8 @@ async fn foreign_unknown_and_deleted_responses_look_the_same() {
             assert_not_found(&answer);
             let body = answer.body.to_string();
             assert!(body.contains(named), "{body}");
-            bodies.push(body.replace(named, "ID"));
+            let body = body.replace(named, "ID");
+            bodies.push(body.replace(request_id(&answer), "REQUEST"));
             let mut names: Vec<_> = answer.headers.keys().map(ToString::to_string).collect();
             names.sort_unstable();
             headers.push(names);

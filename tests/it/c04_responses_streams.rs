@@ -236,9 +236,10 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
             error["error"],
             json!({
                 "message": message, "type": "upstream_stream_error", "code": "stream_interrupted",
-                "param": null,
+                "param": null, "request_url": error["error"]["request_url"],
             })
         );
+        assert!(error["error"]["request_url"].is_string());
         assert!(!stream.text.contains("vendor"), "{message}");
         assert_eq!(failed["type"], "response.failed");
         let (begun, failed) = (&all[0]["response"], &failed["response"]);
@@ -248,7 +249,10 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
                 "store" => assert_eq!(failed[key], false),
                 "error" => assert_eq!(
                     failed[key],
-                    json!({ "code": "server_error", "message": message })
+                    json!({
+                        "code": "server_error", "message": message,
+                        "request_url": error["error"]["request_url"],
+                    })
                 ),
                 "output" => {
                     assert_eq!(failed[key][0]["content"][0]["text"], "Grüß dich 😀");

@@ -431,6 +431,21 @@ fn an_empty_file_lacks_providers_and_deployments() {
 }
 
 #[test]
+fn a_second_factor_is_required_of_a_known_group() {
+    for group in ["none", "operators", "everyone"] {
+        parse(
+            &format!("{SMALL}[portal]\nrequire_second_factor = \"{group}\"\n"),
+            &[],
+        );
+    }
+    let message = refused("[portal]\nrequire_second_factor = true\n", &[]);
+    assert!(
+        message.contains("expected `none`, `operators` or `everyone`"),
+        "{message}"
+    );
+}
+
+#[test]
 fn an_issuer_is_read_and_its_mistakes_are_reported() {
     let full = "[portal]\nconsole = false\n[portal.oidc]\nissuer = \"https://id.example.com/realm/\"\n\
                 client_id = \"us\"\nclient_secret_env = \"LOCAL_API_KEY\"\nname = \"Example ID\"\n\

@@ -87,3 +87,30 @@ webhook = "x"
     - line 7: `payments.amounts` has an amount that is not from `min` to `max`
     ");
 }
+
+#[test]
+fn starter_credit_and_seller_are_settings_of_the_portal() {
+    let portal = parse(SMALL, &[]).portal;
+    assert_eq!((portal.starter_credit, portal.seller), (None, Vec::new()));
+    let text = "[portal]\nstarter_credit = \"2.50\"\nstarter_credit_days = 30\n\
+        seller = \"\"\"\nExample Ltd\n1 High Street\"\"\"\n";
+    let portal = parse(&format!("{SMALL}{text}"), &[]).portal;
+    let credit = portal.starter_credit.unwrap();
+    assert_eq!(
+        (credit.amount, credit.days),
+        (NanoUsd::new(2_500_000_000), Some(30))
+    );
+    assert_eq!(portal.seller, ["Example Ltd", "1 High Street"]);
+    let wrong = "[portal]\nstarter_credit = \"1000.01\"\nstarter_credit_days = 0\nseller = \"\"\n";
+    insta::assert_snapshot!(refused(&format!("{SMALL}{wrong}"), &[]), @r#"
+    tollgate.toml cannot be used: 3 mistakes
+    - line 7: `portal.starter_credit` is "1000.01"; expected US dollars as a decimal string from "0.01" to "1000", e.g. `"5.00"`
+    - line 8: `portal.starter_credit_days` is 0; expected a number of days from 1 to 36500
+    - line 9: `portal.seller` is ""; expected one to twelve lines of text, e.g. name, address and tax number
+    "#);
+    let alone = "[portal]\nstarter_credit_days = 3\n";
+    insta::assert_snapshot!(refused(&format!("{SMALL}{alone}"), &[]), @r"
+    tollgate.toml cannot be used: 1 mistake
+    - line 6: `portal.starter_credit_days` has no effect without `starter_credit`
+    ");
+}

@@ -175,7 +175,7 @@ async fn a_request_is_found_by_either_id_with_details_hidden_from_customers() {
         .await;
     assert_eq!(again.header("location"), found.header("location"));
     let none = browser.get("/portal/console/requests?id=order+67").await;
-    assert!(none.assert_page().contains("No request that was admitted"));
+    assert!(none.assert_page().contains("No matching requests"));
 
     for (query, count) in [
         ("", 1),

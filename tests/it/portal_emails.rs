@@ -49,7 +49,7 @@ async fn an_account_is_created_through_the_emailed_link() {
     let fields = [("email", email), ("name", "Ada"), ("password", PASSWORD)];
     let response = browser.post("/portal/sign-up", &fields).await;
     let for_a_new_one = plain(&response, email);
-    assert!(for_a_new_one.contains("Look into your mailbox"));
+    assert!(for_a_new_one.contains("Check your inbox"));
     assert_eq!(browser.cookie("tollgate-session"), None);
     let mail = smtp.next_mail().await;
     assert_eq!(mail.to, email);
@@ -164,7 +164,7 @@ async fn a_failed_email_is_logged_without_its_link() {
         .assert_sent_to("/portal");
     smtp.refuse(true);
     let response = forget(&browser, "ada@example.com").await;
-    assert!(response.assert_page().contains("Look into your mailbox"));
+    assert!(response.assert_page().contains("Check your inbox"));
     let said = "sending an e-mail failed";
     process
         .until(|process| process.stderr().contains(said))

@@ -157,7 +157,7 @@ async fn a_key_is_rotated_and_the_new_secret_is_shown_once() {
         gateway.chat_as(key, &hello(MODEL)).await.assert_ok();
     }
     let page = browser.get(&path).await;
-    assert!(page.assert_page().contains("Before its rotation"));
+    assert!(page.assert_page().contains("Previous secret"));
     assert!(page.text.contains(&new[..12]) && !page.text.contains(&new));
     // A form that is sent again rotates nothing.
     let again = browser.post(&rotate, &form).await;
@@ -172,7 +172,7 @@ async fn a_key_is_rotated_and_the_new_secret_is_shown_once() {
         assert_eq!(gateway.chat_as(key, &hello(MODEL)).await.status, expected);
     }
     let page = browser.get(&path).await;
-    assert!(!page.assert_page().contains("Before its rotation"));
+    assert!(!page.assert_page().contains("Previous secret"));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ const MONEY: &[&str] = &["owner", "billing"];
 const OWNERS: &[&str] = &["owner"];
 
 /// Every route of signed-in people, the methods that it has, and the roles that may use it.
-const ROUTES: [(&str, &str, &[&str]); 37] = [
+const ROUTES: [(&str, &str, &[&str]); 56] = [
     ("/portal", "GET", ALL),
     ("/portal/sign-out", "POST", ALL),
     ("/portal/keys", "GET POST", KEYS),
@@ -35,15 +35,25 @@ const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal/projects/{id}/archive", "GET POST", OWNERS),
     ("/portal/budgets", "GET POST", MONEY),
     ("/portal/budgets/{id}/remove", "GET POST", MONEY),
-    ("/portal/playground", "GET", KEYS),
+    ("/portal/playground", "GET POST", KEYS),
     ("/portal/playground/run", "POST", KEYS),
     ("/portal/playground/charge", "GET", KEYS),
     ("/portal/usage", "GET", ALL),
     ("/portal/usage.csv", "GET", ALL),
     ("/portal/requests", "GET", KEYS),
+    ("/portal/requests.csv", "GET", KEYS),
     ("/portal/requests/{id}", "GET", KEYS),
+    ("/portal/requests/find", "GET", KEYS),
+    ("/portal/requests/refused", "GET", KEYS),
     ("/portal/billing", "GET", MONEY),
+    ("/portal/billing.csv", "GET", MONEY),
     ("/portal/billing/checkout", "POST", MONEY),
+    ("/portal/billing/details", "GET POST", MONEY),
+    ("/portal/billing/statements", "GET", MONEY),
+    ("/portal/billing/statements/{month}", "GET", MONEY),
+    ("/portal/billing/receipts/{number}", "GET", MONEY),
+    ("/portal/billing/top-up", "GET POST", MONEY),
+    ("/portal/billing/top-up/off", "POST", MONEY),
     ("/portal/billing/test-payment/{checkout}", "", MONEY),
     ("/portal/plan", "GET", ALL),
     ("/portal/models", "GET", ALL),
@@ -54,8 +64,18 @@ const ROUTES: [(&str, &str, &[&str]); 37] = [
     ("/portal/members/{id}/role", "POST", OWNERS),
     ("/portal/members/{id}/remove", "GET POST", OWNERS),
     ("/portal/settings", "GET", ALL),
+    ("/portal/settings/profile", "POST", ALL),
+    ("/portal/settings/email", "POST", ALL),
+    // Without a link it is 410.
+    ("/portal/settings/email/confirm", "POST", ALL),
     ("/portal/settings/password", "POST", ALL),
     ("/portal/settings/sessions", "POST", ALL),
+    ("/portal/settings/two-factor", "GET", ALL),
+    ("/portal/settings/two-factor/begin", "POST", ALL),
+    ("/portal/settings/two-factor/confirm", "POST", ALL),
+    ("/portal/settings/two-factor/codes", "POST", ALL),
+    ("/portal/settings/two-factor/off", "POST", ALL),
+    ("/portal/settings/delete", "GET POST", OWNERS),
     // They exist with an issuer only.
     ("/portal/oidc/connect", "", ALL),
     ("/portal/oidc/disconnect", "", ALL),
@@ -104,7 +124,7 @@ async fn each_role_may_use_its_routes_and_no_others() {
                         "{what}"
                     );
                 } else if method == "POST" {
-                    assert!(seen.text.contains("has grown old"), "{what}");
+                    assert!(seen.text.contains("has expired"), "{what}");
                 } else if route.contains('{') {
                     assert_eq!(seen.status, 404, "{what}");
                 } else if route != "/portal/playground/charge" {

@@ -69,7 +69,7 @@ async fn an_owner_invites_withdraws_and_changes_roles() {
     // An address that has an account here already; and what is no address.
     for (email, problem) in [
         (viewer.email.as_str(), "already in use"),
-        ("nobody", "not an e-mail address"),
+        ("nobody", "not an email address"),
     ] {
         let fields = [("email", email), ("role", "viewer")];
         let refused = owner.post("/portal/members/invitations", &fields).await;

@@ -58,8 +58,8 @@ async fn a_new_identity_creates_a_person_and_signs_them_in_later() {
     let first = browser.cookie(SESSION).unwrap();
     let settings = browser.get("/portal/settings").await;
     assert!(settings.assert_page().contains("ada@example.com"));
-    assert!(settings.text.contains("your only way in"));
-    assert!(!settings.text.contains("Present password"));
+    assert!(settings.text.contains("your only way to sign in"));
+    assert!(!settings.text.contains("Current password"));
     let account = settings.between(">acct_", "<").to_owned();
     browser.post("/portal/oidc/disconnect", &[]).await;
 

@@ -102,7 +102,7 @@ async fn a_failing_provider_is_reported_and_nothing_is_lost() {
         stripe.break_with(fault);
         let failed = order(&browser, "10").await;
         assert_eq!(failed.status, 503, "{fault:?}");
-        let told = "The payment page cannot be reached at the moment. Nothing was charged";
+        let told = "We cannot reach the payment page right now. You were not charged";
         assert!(failed.text.contains(told), "{fault:?}: {}", failed.text);
         assert!(!failed.text.contains("javascript:"), "{}", failed.text);
         assert_eq!(stripe.requests().len(), 1, "{fault:?}");
@@ -152,8 +152,8 @@ async fn a_payment_outlives_stores_that_fail() {
     deliver(gateway.public, &event).await.assert_ok();
     assert_eq!(balance(&gateway, &browser).await, "1010.000000");
     let billing = browser.get("/portal/billing").await;
-    let payments = rows(&billing.text, "The latest payments, newest first");
-    assert_eq!(payments[1][2..], ["$10.00", "paid"]);
+    let payments = rows(&billing.text, "Latest payments, newest first");
+    assert_eq!(payments[1][2..4], ["$10.00", "Paid"]);
     gateway.stop().await;
 }
 

@@ -127,7 +127,7 @@ async fn an_invited_person_signs_in_to_the_account() {
     // The address has an account now.
     let taken = operator.post(&invitations, &fields).await;
     assert_eq!(taken.status, 400);
-    assert!(taken.text.contains("This e-mail address is already in use"));
+    assert!(taken.text.contains("This email address is already in use"));
 
     // The action is recorded, without the secret of the link.
     let done = actions(&gateway, Some(&gateway.account_id)).await;
@@ -392,10 +392,10 @@ async fn a_person_without_a_password_sets_one_without_a_current_one() {
         .unwrap()
         .unwrap();
     let page = browser.get("/portal/settings").await;
-    assert!(page.assert_page().contains("Present password"));
+    assert!(page.assert_page().contains("Current password"));
     let missing = [("new", "a fresh password")];
     let refused = browser.post("/portal/settings/password", &missing).await;
-    assert_eq!(refused.status, 400, "the present password is required");
+    assert_eq!(refused.status, 400, "the current password is required");
 
     // A person without a password, as created through an issuer.
     let new = tollgate::backoffice::NewPerson {
@@ -423,7 +423,7 @@ async fn a_person_without_a_password_sets_one_without_a_current_one() {
     backoffice.begin_session(session).await.unwrap();
     theirs.set_cookie("tollgate-session", &"s".repeat(43));
     let page = theirs.get("/portal/settings").await;
-    assert!(!page.assert_page().contains("Present password"));
+    assert!(!page.assert_page().contains("Current password"));
     let set = theirs.post("/portal/settings/password", &missing).await;
     set.assert_sent_to("/portal/settings");
     let refused = theirs.post("/portal/settings/password", &missing).await;

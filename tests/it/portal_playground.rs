@@ -52,7 +52,9 @@ async fn an_answer_is_streamed_and_paid_by_the_visitors_own_account() {
     assert!(told.text.contains("\"cost\":\"$0.00"), "{}", told.text);
     assert!(told.text.contains("\"path\":\"/portal/requests/call_"));
     let stranger = Browser::signed_in(&gateway).await;
-    assert_eq!(stranger.get(&charge).await.status, 404);
+    stranger.get(&charge).await.assert_pending();
+    let unknown = browser.get("/portal/playground/charge?request=unknown");
+    unknown.await.assert_pending();
     let keys = browser.get("/portal/keys").await;
     assert_eq!(
         keys.text

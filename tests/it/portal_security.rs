@@ -7,12 +7,13 @@ use crate::support::{
     portal::{Browser, FORM, PASSWORD, encoded},
 };
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "/portal",
     "/portal/keys",
     "/portal/playground",
     "/portal/usage",
     "/portal/requests",
+    "/portal/requests/refused",
     "/portal/billing",
     "/portal/plan",
     "/portal/models",

@@ -47,17 +47,23 @@ async fn usage_adds_up_by_model_by_key_and_by_day() {
     let page = admin.page("/portal/usage").await;
     let by_model = rows(&page, "Usage by model");
     let expected = [
-        vec!["svc-basic", "1", "1,000", "400", "60", "$0.005"],
-        vec![MODEL, "3", "2,000", "800", "120", "$0.00364"],
+        ["svc-basic", "1", "0.0 %", "1,000", "400", "60", "$0.005"],
+        [MODEL, "3", "33.3 %", "2,000", "800", "120", "$0.00364"],
     ];
-    assert_eq!(by_model[1..], expected);
+    // Latencies come last.
+    assert_eq!(by_model[1][..7], expected[0]);
+    assert_eq!(by_model[2][..7], expected[1]);
+    assert!(by_model[1][8].ends_with(" ms"), "{by_model:?}");
     let by_day = rows(&page, "Usage by day");
     assert_eq!(by_day.len(), 2, "one day was busy: {by_day:?}");
-    assert_eq!(by_day[1][1..], ["4", "3,000", "1,200", "180", "$0.00864"]);
+    assert_eq!(
+        by_day[1][1..],
+        ["4", "25.0 %", "3,000", "1,200", "180", "$0.00864"]
+    );
     for told in [
-        "3 of them charged",
+        "1 failed (25.0 %), 3 charged",
         "150 of them reasoning",
-        "Cost a day",
+        "Daily cost",
         "<svg",
     ] {
         assert!(page.contains(told), "{told}: {page}");
@@ -68,13 +74,32 @@ async fn usage_adds_up_by_model_by_key_and_by_day() {
     );
     let told = |name: &str, key: &str| format!("{name} {}…", &key[..12]);
     assert_eq!(by_key[1][0], told("server", &second));
-    assert_eq!(by_key[1][1..], ["2", "2,000", "800", "120", "$0.00682"]);
+    let server = ["2", "0.0 %", "2,000", "800", "120", "$0.00682"];
+    assert_eq!(by_key[1][1..7], server);
     assert_eq!(by_key[2][0], told("laptop", &admin.key));
-    assert_eq!(by_key[2][1..], ["2", "1,000", "400", "60", "$0.00182"]);
-    let of_service = vec!["Service keys", "4", "3,000", "1,200", "180", "$0.00864"];
+    let laptop = ["2", "50.0 %", "1,000", "400", "60", "$0.00182"];
+    assert_eq!(by_key[2][1..7], laptop);
+    let of_service = [
+        "Service keys",
+        "4",
+        "25.0 %",
+        "3,000",
+        "1,200",
+        "180",
+        "$0.00864",
+    ];
     let page = admin.page("/portal/usage?by=member").await;
-    assert_eq!(rows(&page, "Usage by member")[1..], [of_service]);
-    for query in ["?days=31", "?days=-7", "?by=colour", "?days=7&days=30"] {
+    assert_eq!(rows(&page, "Usage by member")[1][..7], of_service);
+    for query in [
+        "?days=31",
+        "?days=-7",
+        "?by=colour",
+        "?days=7&days=30",
+        "?range=2h",
+        "?from=2026-01-01",
+        "?from=2026-01-02&to=2026-01-01",
+        "?from=2020-01-01&to=2026-01-01",
+    ] {
         let page = admin.browser.get(&format!("/portal/usage{query}")).await;
         assert_eq!(page.status, 400, "{query}");
     }
@@ -150,13 +175,13 @@ async fn usage_is_told_by_project_and_by_member() {
 async fn an_account_without_requests_has_pages_that_say_so() {
     let admin = Admin::open().await;
     for (path, told) in [
-        ("/portal/usage", "There is nothing in these days."),
+        ("/portal/usage", "Nothing was used in this period."),
         (
-            "/portal/usage?days=90&by=key",
-            "Nothing was used in these days.",
+            "/portal/usage?range=1h&by=key",
+            "Nothing was used in this period.",
         ),
         ("/portal/requests", "There are no requests yet."),
-        ("/portal/requests?model=x", "No request is like that."),
+        ("/portal/requests?model=x", "No matching requests."),
     ] {
         let page = admin.page(path).await;
         assert!(page.contains(told), "{path}: {page}");

@@ -172,6 +172,7 @@ pub(crate) async fn change(
         track,
         tier,
         closed,
+        ..AccountChange::default()
     };
     let account = OperatorActions::by_token(&gateway)
         .change_account(id, change)

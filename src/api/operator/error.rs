@@ -31,6 +31,12 @@ pub(crate) enum OperatorError {
     Backoffice(#[from] BackofficeError),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
+    #[error("The changes cannot be used: {}", .0.join("; "))]
+    Configuration(Vec<String>),
+    #[error("`based_on` is not the newest version of the configuration: it was changed meanwhile.")]
+    ConfigurationConflict,
+    #[error("There is no version {0} of the configuration.")]
+    NoSuchVersion(i64),
     #[error("{0}")]
     Body(GatewayError),
 }
@@ -38,7 +44,7 @@ pub(crate) enum OperatorError {
 impl From<ActionError> for OperatorError {
     fn from(error: ActionError) -> Self {
         match error {
-            ActionError::Email => Self::invalid("email", "`email` must be an e-mail address."),
+            ActionError::Email => Self::invalid("email", "`email` must be an email address."),
             ActionError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
             ActionError::ProjectName | ActionError::BudgetName => {
                 Self::invalid("name", "`name` must have 1 to 100 characters.")
@@ -75,10 +81,15 @@ impl From<ActionError> for OperatorError {
                 format!("`{name}` must be at least 1; 0 would refuse every request."),
             ),
             ActionError::NoSuchModel(id) => Self::NoSuchModel(id),
-            ActionError::Oneself => Self::Invalid {
-                message: error.to_string(),
-                param: None,
-            },
+            ActionError::Configuration(mistakes) => Self::Configuration(mistakes),
+            ActionError::ConfigurationConflict => Self::ConfigurationConflict,
+            ActionError::NoSuchVersion(number) => Self::NoSuchVersion(number),
+            ActionError::Oneself | ActionError::AccountDeleted | ActionError::OperatorInAccount => {
+                Self::Invalid {
+                    message: error.to_string(),
+                    param: None,
+                }
+            }
             ActionError::Backoffice(error) => Self::Backoffice(error),
             ActionError::Ledger(error) => Self::Ledger(error),
         }
@@ -103,6 +114,17 @@ impl OperatorError {
             Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", Some("route_not_found")),
             Self::Invalid { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
             Self::NoSuchModel(_) => (Status::NOT_FOUND, "not_found", Some("model_not_found")),
+            Self::Configuration(_) => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                Some("invalid_configuration"),
+            ),
+            Self::ConfigurationConflict => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("configuration_changed"),
+            ),
+            Self::NoSuchVersion(_) => (Status::NOT_FOUND, "not_found", None),
             Self::Body(error) => return error.envelope(),
             Self::Backoffice(BackofficeError::EmailTaken) => (
                 Status::CONFLICT,
@@ -164,6 +186,8 @@ impl OperatorError {
         };
         let param = match self {
             Self::Invalid { param, .. } => param.clone(),
+            Self::Configuration(_) => Some("changes".into()),
+            Self::ConfigurationConflict => Some("based_on".into()),
             Self::Backoffice(BackofficeError::EmailTaken) => Some("email".into()),
             Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
             Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),
@@ -177,8 +201,17 @@ impl OperatorError {
             kind,
             code,
             param,
-            extra: serde_json::Map::new(),
+            extra: self.extra(),
         }
+    }
+
+    /// Further fields of the error.
+    fn extra(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut extra = serde_json::Map::new();
+        if let Self::Configuration(mistakes) = self {
+            extra.insert("mistakes".into(), mistakes.clone().into());
+        }
+        extra
     }
 }
 

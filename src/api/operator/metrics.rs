@@ -32,6 +32,10 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         limits_ready: gateway.limiter.is_ready(),
         alerts: gateway.alerts.open_counts(),
         used_up_budgets: gateway.alerts.used_up_budgets(),
+        config: (
+            gateway.routes_now().revision.number,
+            gateway.configuration.problem().is_some(),
+        ),
     };
     let text = gateway.metrics.text(gateway.ledger.health(), &now);
     ([(header::CONTENT_TYPE, FORMAT)], text).into_response()

@@ -20,6 +20,7 @@ mod analytics;
 mod audit;
 mod body;
 mod budgets;
+mod configuration;
 mod error;
 mod key_terms;
 mod keys;
@@ -38,6 +39,7 @@ mod sessions;
 mod usage;
 
 pub(crate) use audit::AuditObject;
+pub(crate) use configuration::GONE_SECONDS;
 
 use self::error::OperatorError;
 use crate::{
@@ -103,7 +105,18 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             patch(members::change).delete(members::remove),
         )
         .route("/operator/people/{id}/reset", post(people::reset))
+        .route(
+            "/operator/people/{id}/second-factor",
+            delete(people::reset_second_factor),
+        )
         .route("/operator/limits", put(limits::change).get(limits::list))
+        .route(
+            "/operator/config",
+            get(configuration::show).put(configuration::change),
+        )
+        .route("/operator/config/versions", get(configuration::versions))
+        .route("/operator/config/versions/{n}", get(configuration::version))
+        .route("/operator/config/rollback", post(configuration::roll_back))
         .route("/operator/models", get(models::list))
         .route(
             "/operator/models/{id}",

@@ -28,6 +28,8 @@ struct PersonObject<'a> {
     name: Option<&'a str>,
     role: &'static str,
     team_role: &'static str,
+    /// Whether two-factor authentication is on.
+    second_factor: bool,
     created_at: String,
 }
 
@@ -41,6 +43,7 @@ impl<'a> PersonObject<'a> {
             name: person.name.as_deref(),
             role: person.role.as_str(),
             team_role: person.team_role.as_str(),
+            second_factor: person.second_factor_at.is_some(),
             created_at: timestamp::shown(person.created_at),
         }
     }
@@ -126,7 +129,7 @@ pub(crate) async fn invitations(
             team_role: team_role.as_str(),
             expires_at: timestamp::shown(link.expires_at),
         }),
-        Purpose::Proof { .. } | Purpose::Reset { .. } => None,
+        Purpose::Proof { .. } | Purpose::Reset { .. } | Purpose::Email { .. } => None,
     });
     Ok(Json(List::new(open.collect())).into_response())
 }
@@ -179,6 +182,17 @@ pub(crate) async fn reset(
         .reset_password(id)
         .await?;
     Ok(Json(LinkObject::new(&link)).into_response())
+}
+
+/// Turns off the two-factor authentication of a person who has lost it.
+pub(crate) async fn reset_second_factor(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let person = OperatorActions::by_token(&gateway)
+        .reset_second_factor(id)
+        .await?;
+    Ok(Json(PersonObject::new(&person)).into_response())
 }
 
 fn no_such_role() -> OperatorError {

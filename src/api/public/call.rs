@@ -171,7 +171,11 @@ pub(crate) async fn respond(
     call.agent = log.agent();
     // §8 The billed part.
     let style = form.stream_style();
-    let started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await?;
+    let started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await;
+    if matches!(started, Err(NotStarted::Failed(_))) {
+        log.admitted();
+    }
+    let started = started?;
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The response, as one body or as a stream.
     let mut response = match started.reply {
@@ -181,7 +185,10 @@ pub(crate) async fn respond(
             }
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log, style, 0),
+        Reply::Stream(frames) => {
+            let pages = gateway.portal.request_pages.clone();
+            sse::response(frames, (log, pages), style, 0)
+        }
     };
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {

@@ -221,7 +221,13 @@ impl Resumed {
             && let Begin::Stream { style, .. } = recording.begun().await
         {
             gateway.retries.attach();
-            return Ok(retries::running(&recording, style, self.skipped, log));
+            return Ok(retries::running(
+                gateway,
+                &recording,
+                style,
+                self.skipped,
+                log,
+            ));
         }
         let record = Stored::of(gateway, &caller.account_id).find(id).await?;
         let Some(events) = &record.events else {

@@ -264,7 +264,7 @@ async fn attached(
             response
         }
         Begin::Stream { style, routed } => {
-            let mut response = running(recording, style, 0, log);
+            let mut response = running(gateway, recording, style, 0, log);
             mark_routed(
                 &mut response,
                 routed.as_ref().map(|model| model.id.as_str()),
@@ -374,6 +374,7 @@ fn mark_replayed(response: &mut Response) {
 ///
 /// A task of its own reads the recording, so that a slow client delays no other one.
 pub(crate) fn running(
+    gateway: &Gateway,
     recording: &Arc<Recording>,
     style: StreamStyle,
     skipped: u64,
@@ -382,10 +383,13 @@ pub(crate) fn running(
     let (sender, frames) = mpsc::channel(FRAMES_IN_FLIGHT);
     let recording = recording.clone();
     let (own_style, request_id) = (style.clone(), log.request_id());
+    let pages = gateway.portal.request_pages.clone();
+    let url = pages.clone();
     tokio::spawn(async move {
-        relay(&recording, skipped, &sender, (&own_style, &request_id)).await;
+        let url = || url.url(&request_id);
+        relay(&recording, skipped, &sender, (&own_style, &request_id), url).await;
     });
-    sse::response(frames, log.clone(), style, skipped)
+    sse::response(frames, (log.clone(), pages), style, skipped)
 }
 
 /// Sends the events of a recording until it ends or the client leaves.
@@ -394,6 +398,7 @@ async fn relay(
     mut skipped: u64,
     frames: &mpsc::Sender<StreamFrame>,
     (style, request_id): (&StreamStyle, &str),
+    request_url: impl Fn() -> Option<String>,
 ) {
     let (mut position, mut sent) = (0, skipped);
     loop {
@@ -412,7 +417,8 @@ async fn relay(
             More::Died => return,
             More::TooLong => {
                 let error = GatewayError::RecordingCut;
-                let events = style.error.write(&error.event(), sent, request_id);
+                let event = error.event().with_request_url(request_url());
+                let events = style.error.write(&event, sent, request_id);
                 let _ = frames.send(StreamFrame::Data(events)).await;
                 let cause = error.to_string();
                 let _ = frames

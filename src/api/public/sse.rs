@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     api::access_log::RequestLog,
+    gateway::RequestPages,
     metered::{Ending, Frame},
     net::silence::Silence,
     wire::{error::GatewayError, stream_style::StreamStyle},
@@ -27,16 +28,17 @@ use crate::{
 /// Time without a frame after which a comment or ping is sent. It is shorter than the timeouts of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The response that starts a stream; how it ends is added to the log. `sent` events were sent in an earlier response.
+/// The response that starts a stream; how it ends is added to the log. An error event names a page of `pages`. `sent` events were sent in an earlier response.
 pub(crate) fn response(
     frames: mpsc::Receiver<Frame>,
-    log: RequestLog,
+    (log, pages): (RequestLog, RequestPages),
     style: StreamStyle,
     sent: u64,
 ) -> Response {
     with_headers(Body::new(FrameBody {
         frames,
         log,
+        pages,
         style,
         sent,
         silence: Silence::new(KEEP_ALIVE),
@@ -61,6 +63,8 @@ pub(crate) fn with_headers(body: Body) -> Response {
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
+    /// For the URL in an error event.
+    pages: RequestPages,
     style: StreamStyle,
     /// Number of frames before, for the sequence number of an error event.
     sent: u64,
@@ -100,8 +104,9 @@ impl HttpBody for FrameBody {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.ended = true;
-                let envelope = GatewayError::Internal.envelope();
                 let request_id = self.log.request_id();
+                let url = self.pages.url(&request_id);
+                let envelope = GatewayError::Internal.envelope().with_request_url(url);
                 self.style.error.write(&envelope, self.sent, &request_id)
             }
         };
@@ -133,7 +138,13 @@ mod tests {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), style, 0).into_body();
+        let body = response(
+            receiver,
+            (RequestLog::default(), RequestPages::default()),
+            style,
+            0,
+        )
+        .into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -154,7 +165,13 @@ mod tests {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
         let style = Form::Chat.stream_style();
-        let body = response(receiver, RequestLog::default(), style, 0).into_body();
+        let body = response(
+            receiver,
+            (RequestLog::default(), RequestPages::default()),
+            style,
+            0,
+        )
+        .into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -224,7 +241,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_without_frames_sends_pings() {
         let (sender, receiver) = mpsc::channel(8);
-        let body = response(receiver, RequestLog::default(), messages_style(), 0).into_body();
+        let body = response(
+            receiver,
+            (RequestLog::default(), RequestPages::default()),
+            messages_style(),
+            0,
+        )
+        .into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         tokio::time::sleep(Duration::from_secs(16)).await;
         let end = Frame::End(Ending::Finished { usage: None });

@@ -1,6 +1,6 @@
-//! The texts of e-mails.
+//! The texts of emails.
 //!
-//! They contain no text from the person who requested the e-mail, so that a stranger cannot use the gateway to send
+//! They contain no text from the person who requested the email, so that a stranger cannot use the gateway to send
 //! messages.
 
 use super::Email;
@@ -11,7 +11,7 @@ pub(crate) fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "You are invited to {portal}/portal\n\n\
          Choose a password here, within seven days:\n\n{}\n\n\
-         The link works once. If you expected no invitation, ignore this e-mail.\n",
+         The link works once. If you expected no invitation, ignore this email.\n",
         link.reveal()
     );
     message(to, "Your invitation", text)
@@ -22,7 +22,7 @@ pub(crate) fn proof(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "An account at {portal}/portal was requested for this address.\n\n\
          If it was you, choose a password here, within a day:\n\n{}\n\n\
-         The link works once. If it was not you, ignore this e-mail: no account is created without the link.\n",
+         The link works once. If it was not you, ignore this email: no account is created without the link.\n",
         link.reveal()
     );
     message(to, "Your new account", text)
@@ -34,7 +34,7 @@ pub(crate) fn known_already(to: &str, portal: &str) -> Email {
         "An account at {portal}/portal was requested for this address, which has one already.\n\n\
          If it was you, sign in: {portal}/portal/sign-in\n\
          If you have forgotten the password, ask for another: {portal}/portal/forgotten\n\n\
-         If it was not you, ignore this e-mail: nothing has changed.\n"
+         If it was not you, ignore this email: nothing has changed.\n"
     );
     message(to, "You have an account already", text)
 }
@@ -44,7 +44,7 @@ pub(crate) fn reset(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "A new password was requested for this address at {portal}/portal\n\n\
          If it was you, set it here, within an hour:\n\n{}\n\n\
-         The link works once. If it was not you, ignore this e-mail: your password has not changed.\n",
+         The link works once. If it was not you, ignore this email: your password has not changed.\n",
         link.reveal()
     );
     message(to, "A new password", text)
@@ -58,6 +58,63 @@ pub(crate) fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email 
         link.reveal()
     );
     message(to, "A new password", text)
+}
+
+/// To the address that a person wants to have, with the link that proves it.
+pub(crate) fn new_email(to: &str, portal: &str, link: &Secret) -> Email {
+    let text = format!(
+        "You are asked to confirm this address for signing in at {portal}/portal\n\n\
+         If you asked for it, confirm it here, within an hour, in the browser in which you are signed in:\n\n{}\n\n\
+         The link works once. If it was not you, ignore this email: nothing changes without the link.\n",
+        link.reveal()
+    );
+    message(to, "Confirm your email address", text)
+}
+
+/// To an address that a person wants to have, and that another person has already.
+pub(crate) fn email_in_use(to: &str, portal: &str) -> Email {
+    let text = format!(
+        "A person wants to use this address at {portal}/portal, where it has an account already.\n\n\
+         If it was you, sign in with it, or delete that account first. If it was not you, ignore this email: nothing \
+         has changed.\n"
+    );
+    message(to, "You have an account already", text)
+}
+
+/// To the address that a person had before.
+pub(crate) fn email_changed(to: &str, portal: &str) -> Email {
+    let text = format!(
+        "This address no longer signs in at {portal}/portal: it was changed to another one, with the password.\n\n\
+         If it was not you, tell the operator at once.\n"
+    );
+    message(to, "Your email address was changed", text)
+}
+
+/// To a person whose second factor was turned on or off.
+pub(crate) fn second_factor(to: &str, portal: &str, is_on: bool) -> Email {
+    let state = if is_on { "on" } else { "off" };
+    let text = format!(
+        "Two-factor authentication was turned {state} for this address at {portal}/portal\n\n\
+         If it was not you, set a new password at once: {portal}/portal/forgotten\n"
+    );
+    message(to, &format!("Two-factor authentication is {state}"), text)
+}
+
+/// To a person whose codes are being guessed.
+pub(crate) fn wrong_codes(to: &str, portal: &str) -> Email {
+    let text = format!(
+        "Your password was entered at {portal}/portal, and then several wrong codes.\n\n\
+         If it was not you, your password is known to others. Set a new one at once: {portal}/portal/forgotten\n"
+    );
+    message(to, "Wrong codes for your account", text)
+}
+
+/// To a person whose account was deleted.
+pub(crate) fn account_deleted(to: &str, portal: &str) -> Email {
+    let text = format!(
+        "The account of this address at {portal}/portal was deleted by an owner of it. Its API keys no longer work.\n"
+    );
+    message(to, "Your account was deleted", text)
 }
 
 fn message(to: &str, subject: &str, text: String) -> Email {

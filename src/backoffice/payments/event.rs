@@ -3,13 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{EventError, Paid, PaymentEvent, Sum};
+use super::{EventError, Paid, PaymentEvent, Sum, saved_card::Intent};
 use crate::base::money::NanoUsd;
 
 /// A checkout was completed; with a delayed payment method it is not paid yet.
 pub(crate) const COMPLETED: &str = "checkout.session.completed";
 /// The payment with a delayed method has succeeded.
 const PAID_LATER: &str = "checkout.session.async_payment_succeeded";
+/// A payment with a saved card has succeeded.
+const TOPPED_UP: &str = "payment_intent.succeeded";
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -33,11 +35,22 @@ struct Session {
     /// In the smallest unit of the currency, e.g. cents.
     amount_total: Option<i64>,
     currency: Option<String>,
+    /// Both are there if a card was saved.
+    customer: Option<String>,
+    payment_intent: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct IntentData {
+    object: Intent,
 }
 
 /// Parses an event whose signature was checked.
 pub(crate) fn read(body: &[u8]) -> Result<PaymentEvent, EventError> {
     let event: Event<'_> = serde_json::from_slice(body).map_err(|_| EventError::Unreadable)?;
+    if event.kind == TOPPED_UP {
+        return top_up(event.data.ok_or(EventError::Unreadable)?);
+    }
     if event.kind != COMPLETED && event.kind != PAID_LATER {
         return Ok(PaymentEvent::Other);
     }
@@ -62,7 +75,19 @@ pub(crate) fn read(body: &[u8]) -> Result<PaymentEvent, EventError> {
         checkout: session.client_reference_id,
         session: session.id,
         sum,
+        card: session.customer.zip(session.payment_intent),
     }))
+}
+
+/// A payment with a saved card. Other payments are credited by the event of their checkout.
+fn top_up(data: &RawValue) -> Result<PaymentEvent, EventError> {
+    let data: IntentData = serde_json::from_str(data.get()).map_err(|_| EventError::Unreadable)?;
+    let intent = data.object;
+    let Some(checkout) = intent.checkout().map(str::to_owned) else {
+        return Ok(PaymentEvent::Other);
+    };
+    let paid = intent.paid(&checkout).ok_or(EventError::Unreadable)?;
+    Ok(PaymentEvent::Paid(paid))
 }
 
 #[cfg(test)]
@@ -91,6 +116,7 @@ mod tests {
                 checkout: Some("checkout_1".into()),
                 session: "cs_1".into(),
                 sum,
+                card: None,
             }))
         };
         let dollars = Sum::Usd(NanoUsd::new(19_990_000_000));
@@ -99,6 +125,32 @@ mod tests {
         let currency = "eur".to_owned();
         let euros = read(&event(&json!({ "currency": currency })));
         assert_eq!(euros, paid(Sum::Foreign { currency }));
+    }
+
+    #[test]
+    fn a_saved_card_and_a_top_up_are_read() {
+        let saved = json!({ "customer": "cus_1", "payment_intent": "pi_1" });
+        let Ok(PaymentEvent::Paid(paid)) = read(&event(&saved)) else {
+            panic!("it is paid");
+        };
+        assert_eq!(paid.card, Some(("cus_1".into(), "pi_1".into())));
+        let intent = |metadata: Value| {
+            let object = json!({
+                "id": "pi_2", "status": "succeeded", "amount_received": 2_000, "currency": "usd",
+                "metadata": metadata,
+            });
+            json!({ "type": TOPPED_UP, "data": { "object": object } })
+                .to_string()
+                .into_bytes()
+        };
+        let Ok(PaymentEvent::Paid(paid)) = read(&intent(json!({ "top_up": "checkout_2" }))) else {
+            panic!("it is paid");
+        };
+        assert_eq!(paid.checkout.as_deref(), Some("checkout_2"));
+        assert_eq!(paid.session, "pi_2");
+        // The payment of a checkout is credited by the checkout's own event.
+        let of_checkout = read(&intent(json!({ "checkout": "checkout_1" })));
+        assert_eq!(of_checkout, Ok(PaymentEvent::Other));
     }
 
     #[test]

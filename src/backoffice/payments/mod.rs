@@ -10,10 +10,12 @@ use axum::http::HeaderMap;
 use futures_util::future::BoxFuture;
 
 mod event;
+mod saved_card;
 mod signature;
 mod stripe;
 mod test;
 
+pub(crate) use self::saved_card::{CardOutcome, CardPayment};
 use self::stripe::Stripe;
 pub(crate) use self::test::TestPayments;
 use crate::{
@@ -35,6 +37,12 @@ pub trait Provider: Send + Sync {
     /// Requests a page on which an order can be paid.
     fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<PaymentPage, BeginError>>;
 
+    /// Charges a saved card. An error means that the outcome is not known: repeat the payment.
+    fn charge<'a>(
+        &'a self,
+        payment: &'a CardPayment<'a>,
+    ) -> BoxFuture<'a, Result<CardOutcome, BeginError>>;
+
     /// Parses an event after checking its signature, whose time must be close to `now`.
     fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError>;
 }
@@ -48,6 +56,8 @@ pub struct Order<'a> {
     pub email: &'a str,
     /// Whole cents.
     pub amount: NanoUsd,
+    /// Whether the card is to be saved for automatic top-ups.
+    pub saves_card: bool,
     /// Where the provider sends the browser after the payment.
     pub paid_url: &'a str,
     /// Where the provider sends the browser if the payment was cancelled.
@@ -82,6 +92,8 @@ pub struct Paid {
     /// The provider's ID of the order.
     pub session: String,
     pub sum: Sum,
+    /// The card that was saved: the provider's IDs of the customer and of the payment.
+    pub card: Option<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +127,11 @@ pub struct Payments {
 }
 
 impl Payments {
+    /// Whether payments only pretend.
+    pub(crate) fn is_test(&self) -> bool {
+        self.test.is_some()
+    }
+
     pub(crate) fn new(config: &config::Payments) -> Result<Self, String> {
         let offer = config.offer.clone();
         Ok(match &config.provider {

@@ -9,7 +9,12 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::{BeginError, EventError, Order, PaymentEvent, PaymentPage, Provider, event, signature};
+use super::{
+    BeginError, CardOutcome, CardPayment, EventError, Order, PaymentEvent, PaymentPage, Provider,
+    event,
+    saved_card::{self, Intent},
+    signature,
+};
 use crate::{
     base::keys::Secret,
     config,
@@ -40,14 +45,9 @@ impl Stripe {
     }
 
     async fn create_session(&self, order: &Order<'_>) -> Result<PaymentPage, BeginError> {
-        let request = self.request(order)?;
-        let response = self.http.request(request).await;
-        let response = response.map_err(|error| BeginError(chain(&error)))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
-        let body = body.collect().await;
-        let body = body.map_err(|_| BeginError("the response broke off or is too long".into()))?;
-        let body = body.to_bytes();
+        let body = form(order)?;
+        let path = "/v1/checkout/sessions";
+        let (status, body) = self.send(path, Some((body, order.checkout))).await?;
         if status != StatusCode::OK {
             return Err(BeginError(refusal(status, &body)));
         }
@@ -56,27 +56,85 @@ impl Stripe {
         self.payment_page(session)
     }
 
-    fn request(&self, order: &Order<'_>) -> Result<Request<Full<Bytes>>, BeginError> {
-        let uri: Result<Uri, _> = format!("{}/v1/checkout/sessions", self.base_url).parse();
+    async fn charge_card(&self, payment: &CardPayment<'_>) -> Result<CardOutcome, BeginError> {
+        let (status, body) = match payment.known {
+            Some(id) => self.send(&intent_path(id)?, None).await?,
+            None => {
+                // The card is that of the payment with which it was saved.
+                let saved = self.send(&intent_path(payment.card)?, None).await?;
+                let card = match saved {
+                    (StatusCode::OK, body) => Intent::parse(&body).and_then(Intent::card),
+                    (StatusCode::NOT_FOUND, _) => None,
+                    (status, body) => return Err(BeginError(refusal(status, &body))),
+                };
+                let Some(card) = card else {
+                    return Ok(CardOutcome::Refused("no card is saved".into()));
+                };
+                let form = card_form(payment, &card)?;
+                let sent = Some((form, payment.checkout));
+                self.send("/v1/payment_intents", sent).await?
+            }
+        };
+        let strange = || BeginError("the response is not a payment intent".into());
+        match status {
+            StatusCode::OK => {
+                let intent = Intent::parse(&body).ok_or_else(strange)?;
+                intent.outcome(payment.checkout).ok_or_else(strange)
+            }
+            StatusCode::PAYMENT_REQUIRED | StatusCode::BAD_REQUEST => {
+                match saved_card::refusal(&body) {
+                    Some(why) => Ok(CardOutcome::Refused(why)),
+                    None => Err(BeginError(refusal(status, &body))),
+                }
+            }
+            _ => Err(BeginError(refusal(status, &body))),
+        }
+    }
+
+    /// Sends a form with an idempotency key, or a GET without one. Returns status and body.
+    async fn send(
+        &self,
+        path: &str,
+        form: Option<(String, &str)>,
+    ) -> Result<(StatusCode, Bytes), BeginError> {
+        let request = self.request(path, form)?;
+        let response = self.http.request(request).await;
+        let response = response.map_err(|error| BeginError(chain(&error)))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
+        let body = body.collect().await;
+        let body = body.map_err(|_| BeginError("the response broke off or is too long".into()))?;
+        Ok((status, body.to_bytes()))
+    }
+
+    fn request(
+        &self,
+        path: &str,
+        form: Option<(String, &str)>,
+    ) -> Result<Request<Full<Bytes>>, BeginError> {
+        let uri: Result<Uri, _> = format!("{}{path}", self.base_url).parse();
         let uri = uri.map_err(|error| BeginError(error.to_string()))?;
-        let body = form(order)?;
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
-        Request::builder()
-            .method(Method::POST)
+        let mut request = Request::builder()
             .uri(uri)
             .header(
                 header::AUTHORIZATION,
                 format!("Bearer {}", self.key.reveal()),
             )
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT_ENCODING, "identity")
-            .header(header::USER_AGENT, agent)
-            // A repeated request returns the session of the first one.
-            .header("idempotency-key", order.checkout)
-            .body(Full::new(body.into()))
-            .map_err(|_| {
-                BeginError("the secret key contains characters that a header cannot have".into())
-            })
+            .header(header::USER_AGENT, agent);
+        let mut body = String::new();
+        if let Some((form, idempotency_key)) = form {
+            request = request
+                .method(Method::POST)
+                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                // A repeated request returns the result of the first one.
+                .header("idempotency-key", idempotency_key);
+            body = form;
+        }
+        request.body(Full::new(body.into())).map_err(|_| {
+            BeginError("the secret key contains characters that a header cannot have".into())
+        })
     }
 
     fn payment_page(&self, session: Session) -> Result<PaymentPage, BeginError> {
@@ -121,6 +179,17 @@ impl Provider for Stripe {
             .boxed()
     }
 
+    fn charge<'a>(
+        &'a self,
+        payment: &'a CardPayment<'a>,
+    ) -> BoxFuture<'a, Result<CardOutcome, BeginError>> {
+        let timed_out = |_| Err(BeginError("the request timed out".into()));
+        let charging = tokio::time::timeout(self.timeout, self.charge_card(payment));
+        charging
+            .map(move |charged| charged.unwrap_or_else(timed_out))
+            .boxed()
+    }
+
     fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError> {
         signature::check(&self.webhook_secret, headers, body, now)?;
         event::read(body)
@@ -160,17 +229,57 @@ fn form(order: &Order<'_>) -> Result<String, BeginError> {
             order.account_id,
         ),
     ];
+    if order.saves_card {
+        fields.push(("customer_creation".to_owned(), "always"));
+        let usage = "payment_intent_data[setup_future_usage]".to_owned();
+        fields.push((usage, "off_session"));
+    }
     // With an address that Stripe would refuse, the field is left out and the customer types it on the page.
     if is_plain(order.email) {
         fields.push(("customer_email".to_owned(), order.email));
     }
+    Ok(encode(&fields))
+}
+
+/// A payment without the customer, who is told by email if it fails.
+fn card_form(payment: &CardPayment<'_>, card: &str) -> Result<String, BeginError> {
+    let cents = payment.amount.whole_cents();
+    let cents = cents.ok_or_else(|| BeginError("the amount is not in whole cents".into()))?;
+    let cents = cents.to_string();
+    let fields = [
+        ("amount", cents.as_str()),
+        ("currency", "usd"),
+        ("customer", payment.customer),
+        ("payment_method", card),
+        ("payment_method_types[0]", "card"),
+        ("off_session", "true"),
+        ("confirm", "true"),
+        ("description", "Credit (automatic top-up)"),
+        // Names the checkout in the event of the payment.
+        ("metadata[top_up]", payment.checkout),
+        ("metadata[account]", payment.account_id),
+    ];
+    Ok(encode(
+        &fields.map(|(name, value)| (name.to_owned(), value)),
+    ))
+}
+
+/// The path of a payment intent.
+fn intent_path(id: &str) -> Result<String, BeginError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_id = !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain);
+    let path = is_id.then(|| format!("/v1/payment_intents/{id}"));
+    path.ok_or_else(|| BeginError("the stored ID of a payment cannot be used".into()))
+}
+
+fn encode(fields: &[(String, &str)]) -> String {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let mut body = String::new();
     for (name, value) in fields {
         let separator = if body.is_empty() { "" } else { "&" };
-        let _ = write!(body, "{separator}{}={}", encoded(&name), encoded(value));
+        let _ = write!(body, "{separator}{}={}", encoded(name), encoded(value));
     }
-    Ok(body)
+    body
 }
 
 /// Whether an address has a plain form that any provider accepts.

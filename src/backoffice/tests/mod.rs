@@ -38,16 +38,23 @@ macro_rules! contract {
 }
 
 mod actions;
+mod addresses;
 mod alerts;
 mod checkouts;
+mod configurations;
 mod cookie_secret;
+mod documents;
+mod erasure;
 mod identities;
 mod links;
 mod members;
 mod people;
 mod postgres;
+mod refused;
+mod second_factor;
 mod sessions;
 mod sqlite;
+mod top_ups;
 
 const NOW: i64 = 1_800_000_000;
 

@@ -25,6 +25,7 @@ async fn an_added_person_is_found(given: Given) {
         account_id: "acct_1".into(),
         team_role: TeamRole::Owner,
         created_at: NOW,
+        second_factor_at: None,
     };
     assert_eq!(ada, expected);
     let grace = NewPerson {

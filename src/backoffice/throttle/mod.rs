@@ -67,6 +67,15 @@ impl Attempt {
         ])
     }
 
+    /// A code of a person's second factor, by someone who knows the password. It is counted for the person alone: codes
+    /// are short, and the password keeps strangers from using up the attempts.
+    pub(crate) fn second_factor(person_id: &str, peer: IpAddr) -> Self {
+        Self(vec![
+            limit(&["second factor", person_id], PER_PERSON),
+            counted_only(of_network(peer)),
+        ])
+    }
+
     /// A sign-in with the operator token. It is not counted over all networks: the token has too many bits to be
     /// guessed, and strangers could slow down the operator.
     pub(crate) fn operator_token(peer: IpAddr) -> Self {
@@ -286,6 +295,17 @@ mod tests {
         // They count for their network, in which strangers cannot go on.
         assert!(throttle.attempt(&from(HERE, VICTIM)).is_err());
         assert!(throttle.attempt(&from("198.51.100.1", VICTIM)).is_ok());
+    }
+
+    #[test]
+    fn codes_of_a_person_are_limited_over_all_networks() {
+        let throttle = Throttle::default();
+        let guess = |number| Attempt::second_factor("person_1", elsewhere(number));
+        let (allowed, wait) = until_refused(&throttle, guess);
+        assert_eq!(allowed, most(PER_PERSON));
+        assert!((1..=901).contains(&wait), "{wait}");
+        let other = Attempt::second_factor("person_2", ip(HERE));
+        assert!(throttle.attempt(&other).is_ok());
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Origin {
     Line(usize),
     /// An environment variable.
     Variable(String),
+    /// An entry that was changed in the console, by what it is called.
+    Change(String),
     /// The value is not in the file.
     Absent,
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Mistake {
         match &self.origin {
             Origin::Line(line) => write!(f, "line {line}: {}", self.message),
             Origin::Variable(name) => write!(f, "environment variable {name}: {}", self.message),
+            Origin::Change(entry) => write!(f, "{entry}: {}", self.message),
             Origin::Absent => f.write_str(&self.message),
         }
     }

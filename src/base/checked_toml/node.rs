@@ -26,6 +26,29 @@ pub(crate) enum Value {
     Other(String),
 }
 
+impl Node {
+    /// Gives this value, and every value in it, the same origin.
+    #[must_use]
+    pub(crate) fn with_origin(self, origin: &Origin) -> Self {
+        let value = match self.value {
+            Value::List(items) => {
+                let items = items.into_iter();
+                Value::List(items.map(|item| item.with_origin(origin)).collect())
+            }
+            Value::Table(entries) => {
+                let entries = entries.into_iter();
+                let moved = entries.map(|(key, node)| (key, node.with_origin(origin)));
+                Value::Table(moved.collect())
+            }
+            other => other,
+        };
+        Self {
+            origin: origin.clone(),
+            value,
+        }
+    }
+}
+
 impl Value {
     /// Formats the value for an error message.
     pub(crate) fn shown(&self) -> String {

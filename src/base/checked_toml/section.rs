@@ -184,6 +184,11 @@ impl Section {
         self.report(self.origin.clone(), key, message);
     }
 
+    /// Reports mistakes that were found elsewhere.
+    pub(crate) fn report_all(&self, mistakes: Vec<Mistake>) {
+        self.mistakes.borrow_mut().extend(mistakes);
+    }
+
     pub(crate) fn is_list(&self, key: &str) -> bool {
         let value = self.entries.get(key).map(|node| &node.value);
         matches!(value, Some(Value::List(_)))

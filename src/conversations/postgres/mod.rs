@@ -114,6 +114,15 @@ impl PostgresStore {
         record.map_err(|error| database.failed(error))
     }
 
+    pub(crate) async fn delete_all_of(&self, account_id: &str) -> Result<(), StorageError> {
+        let database = &self.database;
+        let statement = "DELETE FROM responses WHERE account_id = $1";
+        let values: Values<'_> = &[(&account_id, Type::TEXT)];
+        let deleted = database.run(&database.writes, Retry::Idempotent, statement, values);
+        deleted.await?;
+        Ok(())
+    }
+
     pub(crate) async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         if has_zero_byte(account_id, id) {
             return Ok(false);

@@ -62,6 +62,13 @@ impl SqliteStore {
             .await
     }
 
+    pub(crate) async fn delete_all_of(&self, account_id: &str) -> Result<(), StorageError> {
+        let account_id = account_id.to_owned();
+        self.worker
+            .run(move |connection| responses::delete_all_of(connection, &account_id))
+            .await
+    }
+
     pub(crate) async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         let (account_id, id) = (account_id.to_owned(), id.to_owned());
         let (clock, retention_ms) = (self.clock.clone(), self.settings.retention_ms);

@@ -66,6 +66,13 @@ pub(crate) fn delete(
     Ok(deleted > 0)
 }
 
+pub(crate) fn delete_all_of(connection: &Connection, account_id: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM responses WHERE account_id = ?1")?
+        .execute([account_id])?;
+    Ok(())
+}
+
 /// Deletes expired records, also if no more are stored.
 pub(crate) fn sweep(connection: &mut Connection, expired_ms: i64) -> rusqlite::Result<()> {
     delete_expired(connection, expired_ms)

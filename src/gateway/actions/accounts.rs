@@ -37,7 +37,11 @@ impl OperatorActions {
         let actions = self.clone();
         self.run_to_completion(async move {
             let ledger = &actions.gateway.ledger;
-            let before = changeable(&ledger.account(&id).await?);
+            let account = ledger.account(&id).await?;
+            if account.is_deleted() {
+                return Err(ActionError::AccountDeleted);
+            }
+            let before = changeable(&account);
             let account = ledger.change_account(&id, change).await?;
             let after = changeable(&account);
             // Closing a closed account changes nothing and is not recorded.
@@ -82,6 +86,30 @@ impl OperatorActions {
                     .await;
             }
             Ok(grant)
+        })
+        .await
+    }
+}
+
+impl OperatorActions {
+    /// Sets the customer's name and address on receipts and statements. Returns what they were.
+    pub(crate) async fn set_bill_to(
+        &self,
+        account_id: String,
+        bill_to: String,
+    ) -> Result<String, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let backoffice = &actions.gateway.backoffice;
+            let before = backoffice.bill_to(&account_id).await?;
+            if before != bill_to {
+                let now = timestamp::now();
+                backoffice.set_bill_to(&account_id, &bill_to, now).await?;
+                let (was, is) = (json!({ "bill_to": before }), json!({ "bill_to": bill_to }));
+                let what = "billing_details.set";
+                actions.record(what, &account_id, Some(was), Some(is)).await;
+            }
+            Ok(before)
         })
         .await
     }

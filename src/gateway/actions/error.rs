@@ -13,7 +13,7 @@ const MAX_EMAIL: usize = 254;
 /// Why an operator action was not performed. The operator API and the console each map it to a message of their own.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActionError {
-    #[error("that is not an e-mail address")]
+    #[error("that is not an email address")]
     Email,
     #[error("a key's name has at most {MAX_NAME} characters")]
     KeyName,
@@ -36,6 +36,21 @@ pub(crate) enum ActionError {
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
+    #[error("this account was deleted by an owner of it, which is for good")]
+    AccountDeleted,
+    #[error(
+        "an operator of this gateway is a member of this account; another operator has to take that role away first"
+    )]
+    OperatorInAccount,
+    /// Mistakes in the form of `tollgate check`.
+    #[error("{}", .0.join("\n"))]
+    Configuration(Vec<String>),
+    #[error(
+        "the configuration was changed meanwhile; look at the newest version, and make the change again"
+    )]
+    ConfigurationConflict,
+    #[error("there is no version {0} of the configuration")]
+    NoSuchVersion(i64),
     #[error("you cannot remove yourself or give up your own role; another operator can do it")]
     Oneself,
     #[error(transparent)]

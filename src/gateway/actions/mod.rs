@@ -11,7 +11,10 @@ use serde_json::Value;
 mod accounts;
 mod alerts;
 mod budgets;
+mod configuration;
+mod erasure;
 mod error;
+mod identity;
 mod keys;
 mod members;
 mod payments;
@@ -19,13 +22,17 @@ mod people;
 mod projects;
 mod secret;
 mod settings;
+mod top_ups;
 
 pub(crate) use self::{
     budgets::NewBudget,
+    configuration::NewVersion,
     error::{ActionError, MAX_NAME, amount},
+    identity::NewEmail,
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::{OneTimeLink, Roles},
     settings::LimitChange,
+    top_ups::BadTopUp,
 };
 use crate::{
     backoffice::Action,

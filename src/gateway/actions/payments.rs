@@ -94,6 +94,15 @@ pub(crate) async fn credit_payment(
     if receipt.grant_id.is_none() {
         credit(gateway, provider.name(), &checkout, receipt).await?;
     }
+    if let Some((customer, card)) = &paid.card {
+        let card = (customer.as_str(), card.as_str());
+        let saved = gateway
+            .backoffice
+            .save_card(&checkout.account_id, provider.key(), card);
+        saved
+            .await
+            .map_err(|error| retry_later(id, session, &error))?;
+    }
     Ok(Some(checkout.account_id))
 }
 
@@ -135,7 +144,11 @@ async fn credit(
     let new = NewGrant {
         amount: receipt.amount,
         expires_at: receipt.expires_at,
-        reason: Some(format!("Paid by card ({})", checkout.person)),
+        reason: Some(if checkout.automatic {
+            "Automatic top-up".to_owned()
+        } else {
+            format!("Paid by card ({})", checkout.person)
+        }),
         reference: Some(format!("{}:{session}", checkout.provider)),
     };
     let actions = OperatorActions::by(gateway, provider);

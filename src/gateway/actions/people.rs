@@ -60,7 +60,9 @@ impl OperatorActions {
         let actions = self.clone();
         self.run_to_completion(async move {
             let gateway = &actions.gateway;
-            gateway.ledger.account(&account_id).await?;
+            if gateway.ledger.account(&account_id).await?.is_deleted() {
+                return Err(ActionError::AccountDeleted);
+            }
             if gateway.backoffice.person_by_email(&email).await?.is_some() {
                 return Err(BackofficeError::EmailTaken.into());
             }

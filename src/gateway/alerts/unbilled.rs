@@ -36,7 +36,7 @@ pub(crate) async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<
             limit: MAX_COUNTED,
             ..CallsPage::default()
         };
-        let calls = context.gateway.ledger.calls_page(&page).await?;
+        let calls = context.gateway.ledger.calls_page(&page).await?.calls;
         let oldest = calls.last();
         let cut_off =
             calls.len() == MAX_COUNTED && oldest.is_some_and(|one| one.ended_ms > since_ms);

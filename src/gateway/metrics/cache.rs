@@ -53,6 +53,16 @@ impl<L, M> MetricCache<L, M> {
     }
 }
 
+impl<L, M> MetricCache<L, M> {
+    /// Shows every metric with its labels.
+    pub(crate) fn for_each(&self, mut show: impl FnMut(&L, &M)) {
+        let cached = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        for (labels, metric) in cached.values().flatten() {
+            show(labels, metric);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

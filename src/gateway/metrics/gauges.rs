@@ -44,6 +44,8 @@ pub(crate) struct Snapshot {
     pub alerts: BTreeMap<backoffice::AlertKind, i64>,
     /// Budgets of which nothing is left.
     pub used_up_budgets: usize,
+    /// The version of the configuration in use, and whether a newer one cannot be used here.
+    pub config: (i64, bool),
 }
 
 #[derive(Default)]
@@ -65,6 +67,8 @@ pub(super) struct Gauges {
     violations: Gauge,
     alerts: Family<AlertLabel, Gauge>,
     used_up_budgets: Gauge,
+    config_version: Gauge,
+    config_rejected: Gauge,
 }
 
 impl Gauges {
@@ -147,6 +151,16 @@ impl Gauges {
             "Budgets that are used up in their present periods, as of the last check for alerts",
             self.used_up_budgets.clone(),
         );
+        registry.register(
+            "config_version",
+            "Version of the changes of the configuration in use; 0: the file alone",
+            self.config_version.clone(),
+        );
+        registry.register(
+            "config_rejected",
+            "Whether a newer version of the configuration cannot be used here: 1 or 0",
+            self.config_rejected.clone(),
+        );
     }
 
     pub(super) fn set(&self, ledger: &Health, now: &Snapshot) {
@@ -170,6 +184,8 @@ impl Gauges {
         self.ledger_ready.set(i64::from(ledger.takes_charges()));
         self.limits_ready.set(i64::from(now.limits_ready));
         self.used_up_budgets.set(count(now.used_up_budgets));
+        self.config_version.set(now.config.0);
+        self.config_rejected.set(i64::from(now.config.1));
         for kind in backoffice::AlertKind::ALL {
             let open = now.alerts.get(&kind).copied().unwrap_or(0);
             let kind = kind.as_str();

@@ -30,6 +30,7 @@ use self::{
 };
 use crate::{
     base::money::PicoUsd,
+    gateway::breakdown::Counts,
     ledger::{Call, Health, Outcome, ReplayKind},
     wire::chat::Usage,
 };
@@ -401,6 +402,21 @@ impl Metrics {
                 counters.charged.inc_by(cost);
             },
         );
+    }
+
+    /// The counts so far of calls by model, upstream and outcome, and of the API's requests by status.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.cached.ended.for_each(|ended, calls| {
+            let labels = (ended.model.clone(), ended.upstream.clone(), ended.outcome);
+            *counts.calls.entry(labels).or_default() += calls.get();
+        });
+        self.cached.served.for_each(|served, (requests, _)| {
+            if served.route.starts_with("/v1/") {
+                *counts.statuses.entry(served.status).or_default() += requests.get();
+            }
+        });
+        counts
     }
 
     fn charge_counters(&self, model: &str) -> ChargeCounters {

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// Creates an account unless its ID exists.
     EnsureAccount(Account, Reply<Account>),
     ChangeAccount(String, AccountChange, Reply<Account>),
+    /// Replaces the names of a deleted account's keys and projects.
+    EraseNames(String, Reply<()>),
     /// Creates a key unless the account has this many live ones.
     CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
@@ -222,6 +224,12 @@ impl Command {
                     steps::change_account(database, directory, &id, change)
                 });
                 executed(result, reply, Outcome::Account)
+            }
+            Self::EraseNames(id, reply) => {
+                let result = run(within, |database, directory| {
+                    steps::erase_names(database, directory, &id)
+                });
+                executed(result, reply, Outcome::Done)
             }
             Self::CreateKey(key, max, reply) => {
                 let result = run(within, |database, directory| {

@@ -41,9 +41,21 @@ impl Embedded {
             let numbered = number.map(|number| calls::one(database, number));
             match numbered.transpose()?.flatten() {
                 Some(call) => Ok(vec![call]),
-                None => calls::with_request_id(database, &id),
+                None => calls::with_request_id(database, None, &id),
             }
         };
+        Ok(self.reader.query(query).await?)
+    }
+
+    /// The account's calls with this `X-Request-ID`, newest first.
+    pub(crate) async fn calls_of_request(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.all_written().await;
+        let (account_id, id) = (account_id.to_owned(), id.to_owned());
+        let query = move |database: &_| calls::with_request_id(database, Some(&account_id), &id);
         Ok(self.reader.query(query).await?)
     }
 

@@ -1,7 +1,10 @@
 //! Keys: live ones are in memory, deleted ones are read from the file.
 
 use super::{Embedded, command::Command, sqlite::keys};
-use crate::ledger::{Key, KeyChange, KeyState, KeysPage, LedgerError, rotation::Rotation};
+use crate::{
+    base::keys::KeyDigest,
+    ledger::{Key, KeyChange, KeyState, KeysPage, LedgerError, rotation::Rotation},
+};
 
 impl Embedded {
     /// Stores a key by its digest, unless the account has `max` live keys.
@@ -76,5 +79,14 @@ impl Embedded {
             found.extend(self.reader.query(query).await?);
         }
         Ok(found)
+    }
+
+    /// The keys with these secrets, whether or not they are valid.
+    pub(crate) async fn keys_with_digests(
+        &self,
+        digests: Vec<KeyDigest>,
+    ) -> Result<Vec<Key>, LedgerError> {
+        let query = move |database: &_| keys::with_digests(database, &digests);
+        Ok(self.reader.query(query).await?)
     }
 }

@@ -31,6 +31,7 @@ mod pending;
 mod projects;
 mod prune;
 mod queue;
+mod spans;
 mod sqlite;
 mod steps;
 #[cfg(test)]
@@ -185,6 +186,13 @@ impl Embedded {
     ) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::ChangeAccount(id.to_owned(), change, reply))
+            .await
+    }
+
+    pub(crate) async fn erase_names(&self, account_id: &str) -> Result<(), LedgerError> {
+        let id = account_id.to_owned();
+        self.writer
+            .execute(|reply| Command::EraseNames(id, reply))
             .await
     }
 

@@ -6,12 +6,13 @@ use super::{
     Embedded,
     command::Command,
     sqlite::{
-        calls, days,
+        account_days, calls, days,
         pages::{self, Calls},
     },
 };
 use crate::ledger::{
-    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, LedgerError,
+    Account, AccountDays, AccountFound, Call, CallId, CallsFound, CallsPage, DayRange, DayUse,
+    Entry, GrantLeft, HistoryEdges, LedgerError,
     conditions::{Conditions, Sql},
 };
 
@@ -39,7 +40,7 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<CallsFound, LedgerError> {
         self.all_written().await;
         let calls = Calls::of(page);
         let query = move |database: &_| calls.find(database);
@@ -87,9 +88,37 @@ impl Embedded {
         Ok(found.collect())
     }
 
+    pub(crate) fn accounts_with_ids(&self, ids: &[&str]) -> Vec<Account> {
+        let directory = self.read();
+        let found = ids.iter().filter_map(|id| directory.account(id).ok());
+        found.cloned().collect()
+    }
+
     pub(crate) async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
             .execute(|reply| Command::EnsureAccount(account, reply))
             .await
+    }
+
+    pub(crate) async fn account_days(
+        &self,
+        account_id: &str,
+        range: &DayRange,
+    ) -> Result<AccountDays, LedgerError> {
+        self.all_written().await;
+        let (account_id, range) = (account_id.to_owned(), range.clone());
+        let query = move |database: &_| account_days::between(database, &account_id, &range);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub(crate) async fn history_edges(
+        &self,
+        account_id: &str,
+        before: i64,
+    ) -> Result<HistoryEdges, LedgerError> {
+        self.all_written().await;
+        let account_id = account_id.to_owned();
+        let query = move |database: &_| account_days::edges(database, &account_id, before);
+        Ok(self.reader.query(query).await?)
     }
 }

@@ -5,8 +5,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 mod budgets;
+mod erasure;
 
-pub(crate) use self::budgets::{remove_budget, set_budget};
+pub(crate) use self::{
+    budgets::{remove_budget, set_budget},
+    erasure::erase_names,
+};
 use super::{
     command::{LimitChange, ModelChange},
     directory::Shared,

@@ -236,13 +236,15 @@ async fn change_within(
     let row = rows.first().ok_or_else(|| missing("account", id))?;
     let account = change.applied_to(&read_account(row)?)?;
     let (track, tier) = (account.plan.track().as_str(), account.plan.tier().as_str());
-    let update = "UPDATE accounts SET track = $2, tier = $3, closed = $4, version = version + 1
-        WHERE id = $1";
+    let update = "UPDATE accounts SET track = $2, tier = $3, closed = $4, email = $5, name = $6,
+        version = version + 1 WHERE id = $1";
     let parameters = [
         (&id as _, Type::TEXT),
         (&track as _, Type::TEXT),
         (&tier as _, Type::TEXT),
         (&account.closed as _, Type::BOOL),
+        (&account.email as _, Type::TEXT),
+        (&account.name as _, Type::TEXT),
     ];
     let updated = connection.execute_typed(update, &parameters).await;
     updated.map_err(Error::from)?;

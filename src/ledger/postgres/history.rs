@@ -64,6 +64,22 @@ impl Shared {
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
+    pub(crate) async fn calls_of_request(
+        &self,
+        account_id: &str,
+        id: &str,
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.wait_until_written().await;
+        let query = format!(
+            "SELECT {COLUMNS} FROM calls WHERE id = ANY (ARRAY(SELECT id FROM calls WHERE request_id = $1
+                UNION SELECT call_id FROM replays WHERE request_id = $1)) AND account_id = $2
+             ORDER BY id DESC LIMIT 100"
+        );
+        let parameters = [(&id as _, Type::TEXT), (&account_id as _, Type::TEXT)];
+        let rows = self.inner.pool.query(&query, &parameters).await?;
+        Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
+    }
+
     pub(crate) async fn analytics(
         &self,
         filter: AnalyticsFilter,

@@ -185,6 +185,20 @@ impl Shared {
         let rows = self.inner.pool.query(&query, &ids).await?;
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
     }
+
+    /// The keys with these secrets, whether or not they are valid.
+    pub(crate) async fn keys_with_digests(
+        &self,
+        digests: Vec<KeyDigest>,
+    ) -> Result<Vec<Key>, LedgerError> {
+        let query = format!(
+            "SELECT {COLUMNS} FROM api_keys WHERE digest = ANY($1) OR previous_digest = ANY($1)"
+        );
+        let digests: Vec<&[u8]> = digests.iter().map(|digest| digest.0.as_slice()).collect();
+        let digests = [(&digests as _, Type::BYTEA_ARRAY)];
+        let rows = self.inner.pool.query(&query, &digests).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
 }
 
 fn missing_project(id: Option<&str>) -> LedgerError {

@@ -20,11 +20,13 @@ use tokio::{
     time::timeout,
 };
 
+mod account_days;
 mod admin;
 mod audit;
 mod billing;
 mod budgets;
 mod cache;
+mod erasure;
 mod export;
 mod flusher;
 mod history;
@@ -45,6 +47,7 @@ mod projects;
 mod record;
 mod schema;
 mod sessions;
+mod spans;
 mod strays;
 #[cfg(test)]
 mod tests;

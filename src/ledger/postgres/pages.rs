@@ -17,7 +17,9 @@ use crate::{
     base::money::NanoUsd,
     db::postgres::Error,
     ledger::{
-        AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, LedgerError,
+        Account, AccountFound, Call, CallId, CallsFound, CallsPage, DayUse, Entry, EntryKind,
+        GrantLeft, LedgerError,
+        calls_page::CallsQuery,
         conditions::{Conditions, Sql, Value},
     },
 };
@@ -58,27 +60,31 @@ impl Shared {
         Ok(used?)
     }
 
-    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+    pub(crate) async fn calls_page(&self, page: &CallsPage<'_>) -> Result<CallsFound, LedgerError> {
         self.wait_until_written().await;
-        let mut wanted = Conditions::of_calls(Sql::Postgres, page);
-        if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
-            let (query, parameters) = (sums.first_and_last(), parameters(&sums));
-            let rows = self.inner.pool.query(&query, &parameters).await?;
+        let pool = &self.inner.pool;
+        let mut page = *page;
+        if let Some(sums) = Conditions::of_sums(Sql::Postgres, &page) {
+            let parameters = parameters(&sums.values);
+            let rows = pool.query(&sums.first_and_last(), &parameters).await?;
             let Some(row) = rows.first() else {
-                return Ok(Vec::new());
+                return Ok(CallsFound::default());
             };
             let (Some(first), Some(last)) = (get(row, 0)?, get(row, 1)?) else {
-                return Ok(Vec::new());
+                return Ok(CallsFound::default());
             };
-            wanted.within(first, last);
+            page = page.within(first, last);
         }
-        let (conditions, order) = (&wanted.text, wanted.newest_first("ended_at_ms"));
+        let mut floor_ms = None;
+        if let Some(CallsQuery { text, values }) = page.floor_query(Sql::Postgres) {
+            let rows = pool.query(&text, &parameters(&values)).await?;
+            floor_ms = rows.first().map(|row| get(row, 0)).transpose()?;
+        }
         let columns = record::columns_of_list();
-        let limit = page.limit;
-        let query = format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}");
-        let parameters = parameters(&wanted);
-        let rows = self.inner.pool.query(&query, &parameters).await?;
-        Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
+        let CallsQuery { text, values } = page.down_to(floor_ms).query(Sql::Postgres, &columns);
+        let rows = pool.query(&text, &parameters(&values)).await?;
+        let calls = rows.iter().map(record::read).collect::<Result<_, _>>()?;
+        Ok(CallsFound::new(calls, page.limit, floor_ms))
     }
 
     pub(crate) async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
@@ -128,7 +134,7 @@ impl Shared {
         let query = format!(
             "SELECT {ACCOUNT}, frozen, {CREDIT} FROM accounts {conditions} {order} LIMIT {limit}"
         );
-        let parameters = parameters(&wanted);
+        let parameters = parameters(&wanted.values);
         let rows = self.inner.pool.query(&query, &parameters).await?;
         let now = self.inner.clock.now();
         let found = rows.iter().map(|row| {
@@ -140,11 +146,24 @@ impl Shared {
         });
         Ok(found.collect::<Result<_, Error>>()?)
     }
+
+    pub(crate) async fn accounts_with_ids(
+        &self,
+        ids: &[&str],
+    ) -> Result<Vec<Account>, LedgerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = ANY($1)");
+        let ids = [(&ids as _, Type::TEXT_ARRAY)];
+        let rows = self.inner.pool.query(&query, &ids).await?;
+        Ok(rows.iter().map(read_account).collect::<Result<_, _>>()?)
+    }
 }
 
-fn parameters(wanted: &Conditions) -> Vec<Parameter<'_>> {
-    let values = wanted.values.iter();
+pub(crate) fn parameters(values: &[Value]) -> Vec<Parameter<'_>> {
     values
+        .iter()
         .map(|value| match value {
             Value::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
             Value::Number(number) => (number as &(dyn ToSql + Sync), Type::INT8),
@@ -153,9 +172,14 @@ fn parameters(wanted: &Conditions) -> Vec<Parameter<'_>> {
 }
 
 fn read_day(row: &Row) -> Result<DayUse, Error> {
+    read_sum(row, get(row, 0)?)
+}
+
+/// Reads the columns after the first, which is the day or another span.
+pub(crate) fn read_sum(row: &Row, day: String) -> Result<DayUse, Error> {
     let totals = Totals::read(row)?;
     Ok(DayUse {
-        day: get(row, 0)?,
+        day,
         key_id: get(row, 1)?,
         model: get(row, 2)?,
         calls: totals.calls,

@@ -7,6 +7,7 @@ contract!(
     what_is_left_of_each_grant_is_returned,
     debt_is_not_counted_as_left,
     accounts_are_searched_for,
+    accounts_are_found_by_their_ids,
     found_accounts_have_their_balances,
     an_account_is_created_once,
     a_key_is_found_by_its_id,
@@ -86,6 +87,37 @@ async fn found(ledger: &Ledger, text: &str, limit: usize) -> String {
         };
         before = Some((last.account.created_at, last.account.id.clone()));
     }
+}
+
+async fn accounts_are_found_by_their_ids(store: TestStore) {
+    let ledger = store
+        .open(&Arc::new(AtomicI64::new(1_800_000_000_000)))
+        .await;
+    for (id, email, name) in [
+        ("acct_a1", "a@example.com", None),
+        ("acct_b2", "b@example.com", Some("B")),
+        ("acct_c3", "c@example.com", None),
+    ] {
+        ledger
+            .ensure_account(id, account(email, name))
+            .await
+            .unwrap();
+    }
+    let ids = ["acct_b2", "acct_0", "acct_a1", "acct_b2", "a\0"];
+    let mut found = ledger.accounts_with_ids(ids).await.unwrap();
+    found.sort_by(|one, other| one.id.cmp(&other.id));
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (one.id.as_str(), one.email.as_str(), one.name.as_deref()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("acct_a1", "a@example.com", None),
+            ("acct_b2", "b@example.com", Some("B")),
+        ]
+    );
+    assert_eq!(ledger.accounts_with_ids([]).await.unwrap(), []);
 }
 
 async fn accounts_are_searched_for(store: TestStore) {

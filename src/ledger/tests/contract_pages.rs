@@ -45,7 +45,7 @@ async fn pages_go_through_all_calls_once(store: TestStore) {
         assert_eq!(walk(&paying.ledger, page).await, own, "{limit} a page");
     }
     let none = paying.ledger.calls_page(&CallsPage::default()).await;
-    assert!(none.unwrap().is_empty(), "with limit zero");
+    assert!(none.unwrap().calls.is_empty(), "with limit zero");
 }
 
 async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
@@ -126,9 +126,8 @@ async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
                     key_id,
                     model,
                     outcome,
-                    seen: None,
-                    before: None,
                     limit: 3,
+                    ..CallsPage::default()
                 };
                 let wanted = made.iter().rev().filter(|(account, key, name, end, _)| {
                     account_id.is_none_or(|id| id == *account)
@@ -185,7 +184,7 @@ async fn calls_added_meanwhile_neither_repeat_nor_hide_one(store: TestStore) {
     };
     let mut seen = Vec::new();
     loop {
-        let calls = paying.ledger.calls_page(&page).await.unwrap();
+        let calls = paying.ledger.calls_page(&page).await.unwrap().calls;
         let Some(last) = calls.last() else { break };
         page.before = Some((last.ended_ms, last.id));
         seen.extend(calls.iter().map(|call| call.id));

@@ -44,10 +44,12 @@ macro_rules! contract {
 }
 
 mod contract;
+mod contract_account_days;
 mod contract_accounts;
 mod contract_budget_periods;
 mod contract_budgets;
 mod contract_days;
+mod contract_filters;
 mod contract_idempotency;
 mod contract_key_terms;
 mod contract_keys;
@@ -354,7 +356,7 @@ impl Paying {
             limit: usize::MAX,
             ..CallsPage::default()
         };
-        let calls = self.ledger.calls_page(&page).await.unwrap();
+        let calls = self.ledger.calls_page(&page).await.unwrap().calls;
         assert_eq!(self.days().await, added_up(&calls));
     }
 
@@ -381,13 +383,13 @@ impl Paying {
 pub(crate) async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
     let (mut page, mut ids) = (page, Vec::new());
     loop {
-        let calls = ledger.calls_page(&page).await.unwrap();
-        assert!(calls.len() <= page.limit);
-        ids.extend(calls.iter().map(|call| call.id));
-        let Some(last) = calls.last().filter(|_| calls.len() == page.limit) else {
+        let found = ledger.calls_page(&page).await.unwrap();
+        assert!(found.calls.len() <= page.limit);
+        ids.extend(found.calls.iter().map(|call| call.id));
+        let Some(next) = found.next(page.limit) else {
             return ids;
         };
-        page.before = Some((last.ended_ms, last.id));
+        page.before = Some(next);
     }
 }
 

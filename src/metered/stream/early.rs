@@ -94,6 +94,7 @@ async fn run(
                         mut output,
                     } = *unopened;
                     let (cause, event) = (failure.cause(), failure.interruption());
+                    let event = event.with_request_url(admitted.request_url());
                     let _ = admitted.end_without_response(failure).await;
                     output.interrupt(&event, cause).await;
                 }

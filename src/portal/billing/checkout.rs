@@ -16,7 +16,7 @@ use crate::{
         NewCheckout,
         payments::{Order, Payments},
     },
-    base::timestamp,
+    base::{money::NanoUsd, timestamp},
     config::Offer,
     gateway::Gateway,
     portal::{error::PortalError, form::SignedForm, formatting::money, layout, session::SignedIn},
@@ -30,14 +30,14 @@ const OPEN_SECONDS: u32 = 3_600;
 /// The card to add credit.
 pub(crate) fn card(gateway: &Gateway, me: &SignedIn) -> Markup {
     html! {
-        section.card {
+        section.card #add-credit {
             h2 { "Add credit" }
             @match &gateway.payments {
                 Some(_) if me.account.closed => {
-                    p { "This account is closed. Ask your provider's operator to open it." }
+                    p { "This account is closed. Ask your provider to reopen it." }
                 },
                 Some(payments) => (forms(payments, me)),
-                None => p { "Ask your provider's operator for more credit." },
+                None => p { "Ask your provider for more credit." },
             }
         }
     }
@@ -58,7 +58,7 @@ fn forms(payments: &Payments, me: &SignedIn) -> Markup {
         }
         form.inline method="post" action="/portal/billing/checkout" {
             (me.token_field())
-            label { "Another amount in US dollars"
+            label { "Other amount (US dollars)"
                 input type="text" name="amount" required inputmode="decimal" autocomplete="off"
                     placeholder="50.00" aria-describedby="amount-hint";
             }
@@ -66,10 +66,10 @@ fn forms(payments: &Payments, me: &SignedIn) -> Markup {
         }
         p.muted #amount-hint { (bounds(&payments.offer)) }
         p.muted {
-            @if payments.test.is_some() { "This is a test: nothing is charged." }
-            @else { "You pay at " (payments.provider.name()) "; we never see your card." }
+            @if payments.is_test() { "Test mode: no card is charged." }
+            @else { "You pay on " (payments.provider.name()) "’s page. We never see your card number." }
             @if let Some(days) = payments.offer.credit_days {
-                " What you buy expires after " (days) " days."
+                " Purchased credit expires after " (days) " days."
             }
         }
     }
@@ -77,7 +77,7 @@ fn forms(payments: &Payments, me: &SignedIn) -> Markup {
 
 fn bounds(offer: &Offer) -> String {
     let (least, most) = (money(offer.min), money(offer.max));
-    format!("From {least} to {most}, in whole cents.")
+    format!("Enter {least} to {most}, in whole cents.")
 }
 
 #[derive(Deserialize)]
@@ -95,9 +95,20 @@ pub(crate) async fn begin(
         return Err(PortalError::Invalid("This account is closed.".into()));
     }
     let Some(amount) = payments.offer.amount(&form.amount) else {
-        let problem = format!("That amount cannot be bought. {}", bounds(&payments.offer));
+        let problem = format!("This amount is not available. {}", bounds(&payments.offer));
         return refused(&gateway, &me, StatusCode::BAD_REQUEST, &problem).await;
     };
+    order(&gateway, &me, payments, amount, false).await
+}
+
+/// Orders credit, and leads to the provider's page to pay. `saves_card` is for automatic top-ups.
+pub(super) async fn order(
+    gateway: &Arc<Gateway>,
+    me: &SignedIn,
+    payments: &Payments,
+    amount: NanoUsd,
+    saves_card: bool,
+) -> Result<Response, PortalError> {
     let now = timestamp::now();
     let new = NewCheckout {
         provider: payments.provider.key(),
@@ -126,6 +137,7 @@ pub(crate) async fn begin(
         account_id: &checkout.account_id,
         email: &checkout.person,
         amount,
+        saves_card,
         paid_url: &back("paid"),
         cancelled_url: &back("cancelled"),
     };
@@ -141,9 +153,9 @@ pub(crate) async fn begin(
             Ok(provider_redirect_page(payments.provider.name(), &begun.url))
         }
         Err(error) => {
-            let problem = "The payment page cannot be reached at the moment. Nothing was charged; try again in a moment.";
+            let problem = "We cannot reach the payment page right now. You were not charged. Try again in a moment.";
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            let mut response = refused(&gateway, &me, status, problem).await?;
+            let mut response = refused(gateway, me, status, problem).await?;
             tracing::warn!(checkout = checkout.id, %error, "the payment provider did not start the checkout; it is dropped");
             // The checkout can never be paid, so it is deleted and does not count as unpaid. If that fails, it
             // only counts.
@@ -160,8 +172,8 @@ pub(crate) async fn begin(
 fn provider_redirect_page(name: &str, url: &str) -> Response {
     let head = html! { meta http-equiv="refresh" content={ "0; url=" (url) }; };
     let content = html! {
-        h1 { "On to " (name) }
-        p { a.button href=(url) rel="noreferrer" { "Go on" } }
+        h1 { "Continue to " (name) }
+        p { a.button href=(url) rel="noreferrer" { "Continue" } }
     };
     layout::plain_with("One moment", &head, &content).into_response()
 }

@@ -21,38 +21,48 @@ pub(crate) async fn recent(
     }
 }
 
-/// The section with the list; empty if there are no checkouts.
-pub(crate) fn section(checkouts: &[Checkout]) -> Markup {
+/// The section with the list; empty if there are no checkouts. `links` is whether receipts are linked: they are pages of
+/// the account's own people.
+pub(crate) fn section(checkouts: &[Checkout], links: bool) -> Markup {
     html! {
         @if !checkouts.is_empty() {
             section {
                 h2 { "Payments" }
-                div.scroll tabindex="0" role="region" aria-label="Payments" { (table(checkouts)) }
+                div.scroll tabindex="0" role="region" aria-label="Payments" { (table(checkouts, links)) }
             }
         }
     }
 }
 
-fn table(checkouts: &[Checkout]) -> Markup {
+fn table(checkouts: &[Checkout], links: bool) -> Markup {
     html! {
         table {
-            caption { "The latest payments, newest first" }
+            caption { "Latest payments, newest first" }
             thead {
                 tr {
-                    th scope="col" { "When" }
-                    th scope="col" { "By" }
+                    th scope="col" { "Date" }
+                    th scope="col" { "Ordered by" }
                     th.number scope="col" { "Amount" }
-                    th scope="col" { "State" }
+                    th scope="col" { "Status" }
+                    th scope="col" { "Receipt" }
                 }
             }
             tbody {
                 @for checkout in checkouts {
                     @let paid = checkout.receipt.as_ref();
                     tr {
-                        td { (moment(paid.map_or(checkout.created_at, |paid| paid.paid_at))) }
-                        th scope="row" { (checkout.person) }
-                        td.number { (money(paid.map_or(checkout.amount, |paid| paid.amount))) }
-                        td { (state(checkout)) }
+                        td data-label="Date" { (moment(paid.map_or(checkout.created_at, |paid| paid.paid_at))) }
+                        th scope="row" data-label="Ordered by" {
+                            (checkout.person) @if checkout.automatic { " " span.badge { "Auto top-up" } }
+                        }
+                        td.number data-label="Amount" { (money(paid.map_or(checkout.amount, |paid| paid.amount))) }
+                        td data-label="Status" { (state(checkout)) }
+                        td data-label="Receipt" {
+                            @if let Some(paid) = paid {
+                                @if links { a href={ "/portal/billing/receipts/" (paid.number) } { (paid.number) } }
+                                @else { (paid.number) }
+                            }
+                        }
                     }
                 }
             }
@@ -62,10 +72,12 @@ fn table(checkouts: &[Checkout]) -> Markup {
 
 fn state(checkout: &Checkout) -> Markup {
     match &checkout.receipt {
-        None => html! { span.badge { "not paid" } },
+        None if checkout.failed.is_some() => html! { span.badge.bad { "Failed" } },
+        None if checkout.automatic => html! { span.badge { "Processing" } },
+        None => html! { span.badge { "Not paid" } },
         Some(receipt) if receipt.grant_id.is_none() => {
-            html! { span.badge { "being confirmed" } }
+            html! { span.badge { "Processing" } }
         }
-        Some(_) => html! { span.badge.good { "paid" } },
+        Some(_) => html! { span.badge.good { "Paid" } },
     }
 }

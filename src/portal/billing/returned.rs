@@ -56,19 +56,19 @@ pub(crate) async fn banner(
     if let Some(receipt) = credited {
         let amount = money(receipt.amount);
         return Ok(Banner::notice(&html! {
-            "Thank you: " (amount) " was paid, and your credit is there."
+            "Thank you. Your payment of " (amount) " was received, and the credit was added."
         }));
     }
     if checkout.receipt.is_none() && paid.is_none() {
         return Ok(Banner::notice(
-            &html! { "Nothing was charged, and no credit was added." },
+            &html! { "Payment cancelled. You were not charged." },
         ));
     }
     let waits = timestamp::now() - checkout.created_at < REFRESH_FOR_SECONDS;
     let banner = Banner::notice(&html! {
         "Your payment of " (ordered) " is being confirmed. "
-        @if waits { "This page looks again by itself." }
-        @else { "Some banks take days; it is listed below once it is there." }
+        @if waits { "This page updates by itself." }
+        @else { "Some banks take days. The credit is added as soon as the payment arrives." }
     });
     let head = html! {
         @if waits { meta http-equiv="refresh" content=(REFRESH_SECONDS); }

@@ -30,7 +30,7 @@ pub(crate) async fn show(
     let checkout = own(&gateway, &me, &id).await?;
     let content = html! {
         h1 { "Test payment" }
-        p { "Here a provider would ask for a card. Nothing is charged: this gateway only pretends." }
+        p { "In test mode no card is needed, and no card is charged." }
         p.figure { (money(checkout.amount)) }
         form.inline method="post" action={ "/portal/billing/test-payment/" (checkout.id) } {
             (me.token_field())

@@ -97,6 +97,9 @@ impl FromRequestParts<Arc<Gateway>> for SignedInOperator {
         };
         let secure = gateway.portal.is_secure();
         match session.role {
+            Role::Operator if lacks_second_factor(gateway, &session) => {
+                Err(PortalError::NeedsSecondFactor)
+            }
             Role::Operator => Ok(Self {
                 session,
                 done: Pending::of(&parts.headers, &token, secure),
@@ -107,6 +110,12 @@ impl FromRequestParts<Arc<Gateway>> for SignedInOperator {
             Role::Customer => Err(PortalError::NotFound),
         }
     }
+}
+
+/// Whether the operator has to turn on two-factor authentication first. The operator token is no person and has none.
+fn lacks_second_factor(gateway: &Gateway, session: &Session) -> bool {
+    let person = session.person.as_ref();
+    person.is_some_and(|person| gateway.portal.lacks_second_factor(person))
 }
 
 /// The path to return to after signing in. Only GET requests are repeated; for others it is the console's start

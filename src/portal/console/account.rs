@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{
     access::{Id, SignedInOperator},
+    account_names::AccountNames,
     account_people,
     accounts::{path, plans, state},
     actions,
@@ -49,6 +50,7 @@ pub(crate) async fn show(
         ledger.last_used(&id),
         ledger.calls_page(&latest),
     )?;
+    let calls = calls.calls;
     let done = gateway
         .backoffice
         .actions_page(Some(&id), None, SHOWN_ACTIONS);
@@ -59,6 +61,7 @@ pub(crate) async fn show(
         .invitations_of(&id, timestamp::now())
         .await?;
     let bought = payments::recent(&gateway, &id).await?;
+    let names = AccountNames::read(&gateway, [id.as_str()]).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }
@@ -73,20 +76,20 @@ pub(crate) async fn show(
         }
         (credit(&left))
         (account_people::section(&me, &id, &people, &invited))
-        (payments::section(&bought))
+        (payments::section(&bought, false))
         (keys::section(&me, &account, &newest_keys, &used))
         section {
             h2 { "Limits per minute" }
-            (limits::of_account(&gateway, &me, &id))
+            (limits::of_account(&gateway, &me, &id, &names))
         }
         section {
             h2 { "Latest requests" }
-            (requests::table(&calls))
+            (requests::table(&calls, &names))
             p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All its requests" } }
         }
         section {
             h2 { "Operator actions" }
-            (actions::table(&done))
+            (actions::table(&done, &names))
             p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All its actions" } }
         }
     };
@@ -160,7 +163,9 @@ fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
                 (plans(account.plan))
                 button type="submit" { "Change the plan" }
             }
-            details {
+            @if account.is_deleted() {
+                p.muted { "An owner has deleted this account, which is for good. Its ledger entries are kept." }
+            } @else { details {
                 summary { (verb) " this account" }
                 form method="post" action={ (path(&account.id)) "/state" } {
                     (me.token_field())
@@ -168,7 +173,7 @@ fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
                     p.muted { (explanation) }
                     button.bad type="submit" { (verb) " the account" }
                 }
-            }
+            } }
         }
     }
 }

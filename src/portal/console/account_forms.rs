@@ -72,7 +72,7 @@ pub(crate) async fn change_plan(
     let change = AccountChange {
         track: Some(plan.track()),
         tier: Some(plan.tier()),
-        closed: None,
+        ..AccountChange::default()
     };
     let before = gateway.ledger.account(&id).await?.plan;
     let account = me.actions(&gateway).change_account(id, change).await?;

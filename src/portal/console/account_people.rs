@@ -47,6 +47,7 @@ pub(crate) fn section(
                 th scope="col" { "Name" }
                 th scope="col" { "Role" }
                 th scope="col" { "In the account" }
+                th scope="col" { "Two-factor" }
                 th scope="col" { "Since" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
@@ -54,10 +55,11 @@ pub(crate) fn section(
                 @for person in people {
                     tr {
                         th scope="row" { (person.email) }
-                        td { (name(person)) }
-                        td { (role(person.role)) }
-                        td { (person.team_role.as_str()) }
-                        td { (moment(person.created_at)) }
+                        td data-label="Name" { (name(person)) }
+                        td data-label="Role" { (role(person.role)) }
+                        td data-label="In the account" { (person.team_role.as_str()) }
+                        td data-label="Two-factor" { @if person.second_factor_at.is_some() { "on" } @else { "–" } }
+                        td data-label="Since" { (moment(person.created_at)) }
                         td { div.actions { (forms(me, person)) } }
                     }
                 }
@@ -131,6 +133,11 @@ fn forms(me: &SignedInOperator, person: &Person) -> Markup {
         form method="post" action={ (address) "/reset" } {
             (me.token_field())
             button.quiet type="submit" { "New password" span.unseen { " for " (person.email) } }
+        }
+        @if !is_oneself(me, person) && person.second_factor_at.is_some() {
+            a.quiet.button href={ (address) "/second-factor" } {
+                "Reset two-factor" span.unseen { " of " (person.email) }
+            }
         }
         @if !is_oneself(me, person) {
             a.quiet.button.bad href={ (address) "/remove" } { "Remove" span.unseen { " " (person.email) } }
@@ -292,6 +299,37 @@ pub(crate) async fn remove(
     let person = me.actions(&gateway).remove_person(id).await?;
     let done = Confirmation::new(format!("{} removed.", person.email));
     Ok(me.redirect(&path(&person.account_id), &done))
+}
+
+pub(crate) async fn confirm_factor_reset(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    Id(id): Id,
+) -> Result<Page, PortalError> {
+    let person = found(&gateway, &id).await?;
+    let back = path(&person.account_id);
+    let title = "Reset two-factor authentication";
+    let question = Question {
+        title: &format!("{title} of {}?", person.email),
+        consequences: "They sign in with their password alone until they set it up again. Make sure that it is really they who ask: call them back, or ask for something that only they know.",
+        path: &format!("{}/second-factor", person_path(&person.id)),
+        fields: &[],
+        yes: "Reset two-factor authentication",
+        no: ("Cancel", &back),
+    };
+    let content = question.shown(&me.token_field());
+    Ok(frame::page(&me, Place::Accounts, title, &content))
+}
+
+pub(crate) async fn reset_factor(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
+) -> Result<Response, PortalError> {
+    let person = me.actions(&gateway).reset_second_factor(id).await?;
+    let done = format!("Two-factor authentication of {} reset.", person.email);
+    let back = format!("{}#people", path(&person.account_id));
+    Ok(me.redirect(&back, &Confirmation::new(done)))
 }
 
 async fn found(gateway: &Gateway, id: &str) -> Result<Person, PortalError> {

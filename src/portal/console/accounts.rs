@@ -97,7 +97,8 @@ fn table(found: &[AccountFound]) -> Markup {
 
 pub(crate) fn state(account: &Account, frozen: bool) -> Markup {
     html! {
-        @if account.closed { span.badge.bad { "closed" } }
+        @if account.is_deleted() { span.badge.bad { "deleted" } }
+        @else if account.closed { span.badge.bad { "closed" } }
         @else { span.badge.good { "open" } }
         @if frozen { " " span.badge.bad { "frozen" } }
     }

@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts, changes,
+    account_names::AccountNames,
+    changes,
     frame::{self, Place, scrolled},
     paging,
 };
@@ -44,6 +45,7 @@ pub(crate) async fn list(
     let newest = format!("/portal/console/actions?subject={named}");
     let older = paging::cut(&mut actions).map(|last| format!("{newest}&before={}", last.seq));
     let newest = before.is_some().then_some(newest);
+    let names = names(&gateway, &actions).await?;
     let content = html! {
         h1 { "Actions" }
         p.muted { "Everything that operators changed, here and by the operator API: written once, never changed." }
@@ -54,13 +56,29 @@ pub(crate) async fn list(
             button.primary type="submit" { "Show" }
             @if subject.is_some() { a.button href="/portal/console/actions" { "Show all" } }
         }
-        (table(&actions))
+        (table(&actions, &names))
         (paging::links("actions", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::Actions, "Actions", &content))
 }
 
-pub(crate) fn table(actions: &[RecordedAction]) -> Markup {
+/// The names of the accounts to which these actions were done.
+pub(crate) async fn names(
+    gateway: &Gateway,
+    actions: &[RecordedAction],
+) -> Result<AccountNames, PortalError> {
+    let subjects = actions
+        .iter()
+        .map(|recorded| recorded.action.subject.as_str());
+    let ids = subjects.filter(|id| is_account(id));
+    Ok(AccountNames::read(gateway, ids).await?)
+}
+
+fn is_account(subject: &str) -> bool {
+    subject.starts_with("acct_")
+}
+
+pub(crate) fn table(actions: &[RecordedAction], names: &AccountNames) -> Markup {
     if actions.is_empty() {
         return html! { p.empty { "Nothing was done." } };
     }
@@ -80,7 +98,7 @@ pub(crate) fn table(actions: &[RecordedAction]) -> Markup {
                         td { (moment(action.at_ms.div_euclid(1_000))) }
                         td { (action.actor) }
                         th scope="row" { code { (action.what) } }
-                        td { (subject(&action.subject)) }
+                        td { (subject(&action.subject, names)) }
                         td { (changes::list(action.before.as_deref(), action.after.as_deref())) }
                     }
                 }
@@ -90,9 +108,9 @@ pub(crate) fn table(actions: &[RecordedAction]) -> Markup {
     scrolled("Actions", &table)
 }
 
-fn subject(id: &str) -> Markup {
+fn subject(id: &str, names: &AccountNames) -> Markup {
     html! {
-        @if id.starts_with("acct_") { a href=(accounts::path(id)) { code { (id) } } }
+        @if is_account(id) { (names.link(id)) }
         @else { code { (id) } }
     }
 }

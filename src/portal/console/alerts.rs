@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::{OperatorForm, SignedInOperator},
+    account_names::AccountNames,
     accounts,
     frame::{self, Place, scrolled},
     paging,
@@ -43,6 +44,9 @@ pub(crate) async fn list(
     )?;
     let older = paging::cut(&mut past).map(|last| format!("{HERE}?before={}", last.alert.seq));
     let newest = before.is_some().then_some(HERE);
+    let accounts = open.iter().chain(&past);
+    let accounts = accounts.filter_map(|listed| account_of(&listed.alert));
+    let names = AccountNames::read(&gateway, accounts).await?;
     let content = html! {
         h1 { "Alerts" }
         (channels(&gateway, &me))
@@ -50,13 +54,13 @@ pub(crate) async fn list(
             section {
                 h2 { "Open" }
                 @if open.is_empty() { p.empty { "There are no open alerts." } }
-                @else { (scrolled("Open alerts", &open_table(&open))) }
+                @else { (scrolled("Open alerts", &open_table(&open, &names))) }
             }
         }
         section {
             h2 { "Over" }
             @if past.is_empty() { p.empty { "There are none." } }
-            @else { (scrolled("Alerts that are over", &past_table(&past))) }
+            @else { (scrolled("Alerts that are over", &past_table(&past, &names))) }
             (paging::links("alerts", newest, older.as_deref()))
         }
     };
@@ -102,7 +106,7 @@ pub(crate) async fn test(
     Ok(me.redirect(HERE, &done))
 }
 
-fn open_table(open: &[AlertWithDeliveries]) -> Markup {
+fn open_table(open: &[AlertWithDeliveries], names: &AccountNames) -> Markup {
     html! {
         table {
             caption { "Open alerts, the latest first" }
@@ -118,9 +122,9 @@ fn open_table(open: &[AlertWithDeliveries]) -> Markup {
                     tr {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
-                        td { (how(alert)) }
-                        td { (messages::advice(alert.kind)) }
-                        td { (deliveries_list(deliveries)) }
+                        td.prose { (how(alert, names)) }
+                        td.prose { (messages::advice(alert.kind)) }
+                        td.prose { (deliveries_list(deliveries)) }
                     }
                 }
             }
@@ -128,7 +132,7 @@ fn open_table(open: &[AlertWithDeliveries]) -> Markup {
     }
 }
 
-fn past_table(past: &[AlertWithDeliveries]) -> Markup {
+fn past_table(past: &[AlertWithDeliveries], names: &AccountNames) -> Markup {
     html! {
         table {
             caption { "Alerts that are over, the latest first" }
@@ -145,8 +149,8 @@ fn past_table(past: &[AlertWithDeliveries]) -> Markup {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
                         td { @if let Some(at) = alert.closed_at { (moment(at)) } }
-                        td { (how(alert)) }
-                        td { (deliveries_list(deliveries)) }
+                        td.prose { (how(alert, names)) }
+                        td.prose { (deliveries_list(deliveries)) }
                     }
                 }
             }
@@ -158,13 +162,20 @@ fn what(alert: &Alert) -> Markup {
     html! { (messages::title(alert.kind)) " " code { (alert.kind.as_str()) } }
 }
 
+/// The account that the alert is about, if it is about one.
+fn account_of(alert: &Alert) -> Option<&str> {
+    messages::account_of(alert.kind, &alert.subject)
+}
+
 /// The alert's summary, with a link to the page that helps to resolve it.
-fn how(alert: &Alert) -> Markup {
+fn how(alert: &Alert, names: &AccountNames) -> Markup {
+    let account = account_of(alert);
+    let named = account.map_or("", |id| names.name(id));
     let summary = messages::summary(alert.kind, &alert.subject, &alert.detail);
+    let summary = account.map_or(summary.clone(), |id| summary.replace(id, named));
     let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
         AlertKind::BalanceLow | AlertKind::CreditExpiring | AlertKind::BudgetReached => {
-            let account = messages::account_of(alert.kind, &alert.subject);
             (accounts::path(account.unwrap_or_default()), "The account")
         }
         AlertKind::UpstreamFailing | AlertKind::UpstreamRefuses => {
@@ -184,8 +195,8 @@ fn how(alert: &Alert) -> Markup {
         AlertKind::Test => (HERE.into(), "Alerts"),
     };
     html! {
-        // The sentence is capitalised unless it starts with an identifier.
-        @if summary.starts_with(&alert.subject) { (summary) } @else { (first.to_uppercase()) (rest) }
+        // The sentence is capitalised unless it starts with an identifier or a name.
+        @if summary.starts_with(&alert.subject) || account.is_some() && summary.starts_with(named) { (summary) } @else { (first.to_uppercase()) (rest) }
         ". "
         @if alert.kind != AlertKind::Test { a href=(to) { (name) } }
     }

@@ -6,6 +6,7 @@ use super::access::SignedInOperator;
 use crate::portal::{
     assets,
     layout::{self, Page},
+    sidebar::{Group, Side, Sidebar, entry, group},
 };
 
 /// Settings of htmx: no injected styles (the content security policy forbids them), no browser history, and
@@ -17,91 +18,101 @@ const HTMX: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Live,
+    Requests,
+    Margin,
     Accounts,
     People,
-    Requests,
     Models,
+    Configuration,
     Limits,
     Deployments,
-    Margin,
-    Audit,
     Alerts,
+    Audit,
     Actions,
 }
 
-impl Place {
-    const ALL: [Self; 11] = [
-        Self::Live,
-        Self::Accounts,
-        Self::People,
-        Self::Requests,
-        Self::Models,
-        Self::Limits,
-        Self::Deployments,
-        Self::Margin,
-        Self::Audit,
-        Self::Alerts,
-        Self::Actions,
-    ];
-
-    fn link(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Live => ("/portal/console", "Live"),
-            Self::Accounts => ("/portal/console/accounts", "Accounts"),
-            Self::People => ("/portal/console/people", "People"),
-            Self::Requests => ("/portal/console/requests", "Requests"),
-            Self::Models => ("/portal/console/models", "Models"),
-            Self::Limits => ("/portal/console/limits", "Limits"),
-            Self::Deployments => ("/portal/console/deployments", "Deployments"),
-            Self::Margin => ("/portal/console/margin", "Margin"),
-            Self::Audit => ("/portal/console/audit", "Audit"),
-            Self::Alerts => ("/portal/console/alerts", "Alerts"),
-            Self::Actions => ("/portal/console/actions", "Actions"),
-        }
-    }
-}
+const PLACES: &[Group<Place>] = &[
+    group(
+        "Activity",
+        &[
+            entry(Place::Live, "/portal/console", "Live"),
+            entry(Place::Requests, "/portal/console/requests", "Requests"),
+            entry(Place::Margin, "/portal/console/margin", "Margin"),
+        ],
+    ),
+    group(
+        "Customers",
+        &[
+            entry(Place::Accounts, "/portal/console/accounts", "Accounts"),
+            entry(Place::People, "/portal/console/people", "People"),
+        ],
+    ),
+    group(
+        "Setup",
+        &[
+            entry(Place::Models, "/portal/console/models", "Models"),
+            entry(
+                Place::Configuration,
+                "/portal/console/config",
+                "Configuration",
+            ),
+            entry(Place::Limits, "/portal/console/limits", "Limits"),
+            entry(
+                Place::Deployments,
+                "/portal/console/deployments",
+                "Deployments",
+            ),
+        ],
+    ),
+    group(
+        "Checks",
+        &[
+            entry(Place::Alerts, "/portal/console/alerts", "Alerts"),
+            entry(Place::Audit, "/portal/console/audit", "Audit"),
+            entry(Place::Actions, "/portal/console/actions", "Actions"),
+        ],
+    ),
+];
 
 pub(crate) fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) -> Page {
+    page_with(me, place, title, &html! {}, content)
+}
+
+/// A page with additional elements in its head.
+pub(crate) fn page_with(
+    me: &SignedInOperator,
+    place: Place,
+    title: &str,
+    more: &Markup,
+    content: &Markup,
+) -> Page {
     let head = html! {
         link rel="stylesheet" href=(assets::path("console.css"));
+        (more)
         @if place == Place::Live {
             meta name="htmx-config" content=(HTMX);
             script src=(assets::path("htmx.js")) defer {}
         }
     };
-    let body = html! {
-        header.top.console {
-            a.brand href="/portal/console" { (assets::logo()) "Tollgate console" }
-            nav aria-label="Console" {
-                ul {
-                    @for one in Place::ALL {
-                        @let (path, name) = one.link();
-                        li {
-                            a href=(path) aria-current=[(one == place).then_some("page")] {
-                                (name)
-                                @if one == Place::Alerts && me.open_alerts > 0 {
-                                    " " span.badge.bad { (me.open_alerts) span.unseen { " open" } }
-                                }
-                            }
-                        }
-                    }
-                    @if me.has_account() {
-                        li { a href="/portal" { "Portal" } }
-                    }
-                }
-            }
-            div.user {
-                button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
-                span.muted title=(me.actor()) { (me.actor()) }
-                form method="post" action="/portal/console/sign-out" {
-                    (me.token_field())
-                    button.quiet type="submit" { "Sign out" }
-                }
-            }
-        }
-        (layout::main_content(me.done.as_ref(), content))
+    let sidebar = Sidebar {
+        side: Side::Console,
+        has_other_side: me.has_account(),
+        groups: PLACES,
+        current: place,
+        who: [me.actor(); 2],
+        token_field: me.token_field(),
     };
-    layout::framed(title, &head, &body).confirming(me.done.as_ref())
+    let sidebar = sidebar.shown(|_| true, |place| badge(me, place));
+    layout::beside(&sidebar, me.done.as_ref(), title, &head, content)
+}
+
+/// The number of open alerts behind their entry.
+fn badge(me: &SignedInOperator, place: Place) -> Markup {
+    html! {
+        @if place == Place::Alerts && me.open_alerts > 0 {
+            " " span.badge.bad { (me.open_alerts) span.unseen { " open" } }
+        }
+    }
 }
 
 /// A container that scrolls horizontally if the table is too wide.

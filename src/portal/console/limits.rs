@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::{OperatorForm, SignedInOperator},
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place, scrolled},
 };
 use crate::{
@@ -39,13 +39,16 @@ pub(crate) async fn list(
     gateway.ledger.refresh().await?;
     let account = non_empty(query.account.as_ref()).unwrap_or_default();
     let defaults = gateway.ceilings;
+    let rules = gateway.ledger.limits();
+    let accounts = rules.iter().filter_map(|rule| rule.account.as_deref());
+    let names = AccountNames::read(&gateway, accounts).await?;
     let content = html! {
         h1 { "Limits per minute" }
         p.muted {
             "Where no rule says otherwise: " (count(defaults.requests.into())) " requests and "
             (count(defaults.tokens.into())) " tokens, for each account with each model. The most specific rule counts; an account's goes before a model's."
         }
-        (table(&me, &gateway.ledger.limits()))
+        (table(&me, &rules, &names))
         h2 { "Set a limit" }
         form.stack method="post" action="/portal/console/limits" {
             (me.token_field())
@@ -82,17 +85,22 @@ fn models(gateway: &Gateway) -> Markup {
 }
 
 /// The rules of one account.
-pub(crate) fn of_account(gateway: &Gateway, me: &SignedInOperator, id: &str) -> Markup {
+pub(crate) fn of_account(
+    gateway: &Gateway,
+    me: &SignedInOperator,
+    id: &str,
+    names: &AccountNames,
+) -> Markup {
     let mut rules = gateway.ledger.limits();
     rules.retain(|rule| rule.account.as_deref() == Some(id));
     html! {
         @if rules.is_empty() { p.muted { "It has no limits of its own." } }
-        @else { (table(me, &rules)) }
+        @else { (table(me, &rules, names)) }
         p { a href={ "/portal/console/limits?account=" (layout::encoded(id)) } { "Set a limit for it" } }
     }
 }
 
-fn table(me: &SignedInOperator, rules: &[LimitRule]) -> Markup {
+fn table(me: &SignedInOperator, rules: &[LimitRule], names: &AccountNames) -> Markup {
     if rules.is_empty() {
         return html! { p.empty { "There are no rules." } };
     }
@@ -106,13 +114,13 @@ fn table(me: &SignedInOperator, rules: &[LimitRule]) -> Markup {
                 th.number scope="col" { "Tokens" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
-            tbody { @for rule in rules { (row(me, rule)) } }
+            tbody { @for rule in rules { (row(me, rule, names)) } }
         }
     };
     scrolled("Rules", &table)
 }
 
-fn row(me: &SignedInOperator, rule: &LimitRule) -> Markup {
+fn row(me: &SignedInOperator, rule: &LimitRule, names: &AccountNames) -> Markup {
     let shown = |ceiling: Option<u32>| match ceiling {
         Some(ceiling) => count(ceiling.into()),
         None => "–".into(),
@@ -121,7 +129,7 @@ fn row(me: &SignedInOperator, rule: &LimitRule) -> Markup {
         tr {
             th scope="row" {
                 @match &rule.account {
-                    Some(id) => { a href=(accounts::path(id)) { code { (id) } } },
+                    Some(id) => { (names.link(id)) },
                     None => { "all" },
                 }
             }

@@ -14,6 +14,8 @@ use super::{
     access::SignedInOperator,
     bars::{Bars, Series},
     frame::{self, Place},
+    live_breakdown,
+    live_tail::{self, Filter},
 };
 use crate::{
     base::money::NanoUsd,
@@ -25,12 +27,18 @@ use crate::{
         error::PortalError,
         formatting::{count, money, money_rounded},
         layout::Page,
+        query::ReadQuery,
     },
 };
 
 const SECONDS_PER_BAR: usize = 5;
 
-pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
+pub(crate) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    ReadQuery(filter): ReadQuery<Filter>,
+) -> Result<Page, PortalError> {
+    let tail = live_tail::section(&gateway, &filter).await?;
     let shared = gateway.ledger.is_shared();
     let content = html! {
         h1 { "Live" }
@@ -38,9 +46,25 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperat
             p.muted { "This is what the gateway that made this page is doing. Others on the same stores count for themselves." }
         }
         div #live hx-get="/portal/console/live" hx-trigger="every 2s" hx-swap="innerHTML" { (figures(&gateway)) }
+        (tail)
         noscript { p.muted { "Without a script, reload the page to see the next seconds." } }
     };
-    frame::page(&me, Place::Live, "Live", &content)
+    Ok(frame::page(&me, Place::Live, "Live", &content))
+}
+
+/// The latest requests, refreshed like the figures.
+pub(crate) async fn tail_fragment(
+    State(gateway): State<Arc<Gateway>>,
+    me: Result<SignedInOperator, PortalError>,
+    ReadQuery(filter): ReadQuery<Filter>,
+) -> Response {
+    match me {
+        Ok(_) => match live_tail::rows(&gateway, &filter).await {
+            Ok(rows) => fragment(rows),
+            Err(error) => error.into_response(),
+        },
+        Err(error) => without_session(error),
+    }
 }
 
 /// The refreshed part of the page. When the session has ended, the response makes htmx reload the whole page,
@@ -49,19 +73,28 @@ pub(crate) async fn figures_fragment(
     State(gateway): State<Arc<Gateway>>,
     me: Result<SignedInOperator, PortalError>,
 ) -> Response {
-    let mut response = match me {
-        Ok(_) => Response::new(Body::from(figures(&gateway).into_string())),
-        Err(PortalError::OperatorSignedOut { .. }) => {
-            let mut response = StatusCode::NO_CONTENT.into_response();
-            let anew = HeaderValue::from_static("true");
-            response.headers_mut().insert("hx-refresh", anew);
-            return response;
-        }
-        Err(error) => return error.into_response(),
-    };
+    match me {
+        Ok(_) => fragment(figures(&gateway)),
+        Err(error) => without_session(error),
+    }
+}
+
+fn fragment(html: Markup) -> Response {
+    let mut response = Response::new(Body::from(html.into_string()));
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, html);
     response
+}
+
+/// Makes htmx reload the whole page when the session has ended.
+fn without_session(error: PortalError) -> Response {
+    if let PortalError::OperatorSignedOut { .. } = error {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let anew = HeaderValue::from_static("true");
+        response.headers_mut().insert("hx-refresh", anew);
+        return response;
+    }
+    error.into_response()
 }
 
 fn figures(gateway: &Gateway) -> Markup {
@@ -100,6 +133,7 @@ fn figures(gateway: &Gateway) -> Markup {
             }
         }
         div.charts { (requests(&seconds)) (tokens(&seconds)) }
+        (live_breakdown::tables(&gateway.breakdown.last_minutes(&gateway.metrics)))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place, scrolled},
 };
 use crate::{
@@ -97,6 +97,8 @@ pub(crate) async fn show(
         ..AnalyticsFilter::default()
     };
     let rows = gateway.ledger.analytics(filter).await?;
+    let accounts = rows.iter().map(|row| row.account_id.as_str());
+    let names = AccountNames::read(&gateway, accounts).await?;
     let content = html! {
         h1 { "Margin" }
         p.muted {
@@ -109,9 +111,7 @@ pub(crate) async fn show(
         } @else {
             (totals(&Sums::of(&rows)))
             (table("By model", "Model", &rows, |row| &row.model, |model| html! { code { (model) } }))
-            (table("By account", "Account", &rows, |row| &row.account_id, |id| html! {
-                a href=(accounts::path(id)) { code { (id) } }
-            }))
+            (table("By account", "Account", &rows, |row| &row.account_id, |id| names.link(id)))
             (table("By day", "Day (UTC)", &rows, |row| &row.day, |day| html! { (days::long(day)) }))
         }
     };

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 
 mod access;
 mod account;
 mod account_forms;
+mod account_names;
 mod account_people;
 mod accounts;
 mod actions;
@@ -20,26 +21,35 @@ mod alerts;
 mod audit;
 mod bars;
 mod changes;
+mod configuration;
 mod deployments;
 mod frame;
 mod keys;
 mod limits;
 mod live;
+mod live_breakdown;
+mod live_tail;
 mod margin;
 mod models;
 mod people;
+mod refused;
 mod request_details;
 mod requests;
 mod sign_in;
 
-use super::paging;
+use super::{layout, paging};
 use crate::gateway::Gateway;
 
 /// The routes of all console pages.
 pub(crate) fn router() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal/console", get(live::show))
+        .route(
+            "/portal/console/",
+            any(|| async { layout::redirect("/portal/console") }),
+        )
         .route("/portal/console/live", get(live::figures_fragment))
+        .route("/portal/console/live/requests", get(live::tail_fragment))
         .route(
             "/portal/console/sign-in",
             get(sign_in::show).post(sign_in::sign_in),
@@ -89,18 +99,50 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             post(account_people::reset),
         )
         .route(
+            "/portal/console/people/{id}/second-factor",
+            get(account_people::confirm_factor_reset).post(account_people::reset_factor),
+        )
+        .route(
             "/portal/console/people/{id}/remove",
             get(account_people::confirm_remove).post(account_people::remove),
         )
         .route("/portal/console/requests", get(requests::list))
+        .route("/portal/console/requests/refused", get(refused::list))
+        .route("/portal/console/requests.csv", get(requests::csv))
         .route("/portal/console/requests/{id}", get(request_details::show))
         .route(
             "/portal/console/models",
             get(models::list).post(models::change),
         )
         .route(
+            "/portal/console/models/disable",
+            get(models::confirm_disable),
+        )
+        .route(
             "/portal/console/limits",
             get(limits::list).post(limits::change),
+        )
+        .route("/portal/console/config", get(configuration::list))
+        .route(
+            "/portal/console/config/history",
+            get(configuration::versions),
+        )
+        .route(
+            "/portal/console/config/history/{number}",
+            get(configuration::version),
+        )
+        .route(
+            "/portal/console/config/rollback",
+            post(configuration::roll_back),
+        )
+        .route("/portal/console/config/{kind}", post(configuration::submit))
+        .route(
+            "/portal/console/config/{kind}/edit",
+            get(configuration::edit),
+        )
+        .route(
+            "/portal/console/config/{kind}/new",
+            get(configuration::create),
         )
         .route("/portal/console/deployments", get(deployments::show))
         .route("/portal/console/margin", get(margin::show))

@@ -1,4 +1,4 @@
-//! The models page: enable, disable, list and unlist models of the catalog.
+//! The models page: turn models of the catalog on and off, list and unlist them. Turning one off asks first.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,15 +8,19 @@ use serde::Deserialize;
 
 use super::{
     access::{OperatorForm, SignedInOperator},
+    configuration,
     frame::{self, Place, scrolled},
 };
 use crate::{
     catalog::Model,
+    config::changes::Kind,
     gateway::{Gateway, Routes},
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         layout::{self, Page},
-        models::rate_per_million,
+        models::shown_rate,
+        query::ReadQuery,
     },
 };
 
@@ -43,7 +47,10 @@ pub(crate) async fn list(
     };
     let content = html! {
         h1 { "Models" }
-        p.muted { "A model that is disabled is not found from the next request on. One that is unlisted is shown nowhere, and can be called by its ID." }
+        p.muted {
+            "A model that is disabled is not found from the next request on. One that is unlisted is shown nowhere, and can be called by its ID. "
+            "The price of a hybrid is at most the one shown: a call costs what the model costs that it chooses."
+        }
         (scrolled("Models", &table))
     };
     Ok(frame::page(&me, Place::Models, "Models", &content))
@@ -66,8 +73,8 @@ fn row(gateway: &Gateway, routes: &Routes, me: &SignedInOperator, model: &Model)
         tr {
             th scope="row" { code { (model.id) } " " span.muted { (model.name) } }
             td { (model.min_tier) }
-            td.number { (rate_per_million(model.prices.rates.input)) }
-            td.number { (rate_per_million(model.prices.rates.output)) }
+            td.number { (shown_rate(model, model.prices.rates.input)) }
+            td.number { (shown_rate(model, model.prices.rates.output)) }
             td { (upstreams(routes, model)) }
             td {
                 @if settings.enabled { span.badge.good { "enabled" } } @else { span.badge.bad { "disabled" } }
@@ -75,8 +82,13 @@ fn row(gateway: &Gateway, routes: &Routes, me: &SignedInOperator, model: &Model)
             }
             td {
                 div.actions {
-                    (form("enabled", !settings.enabled, if settings.enabled { "Disable" } else { "Enable" }))
+                    @if settings.enabled {
+                        a.button.quiet href=(disable_path(&model.id)) { "Disable" span.unseen { " " (model.id) } }
+                    } @else {
+                        (form("enabled", true, "Enable"))
+                    }
                     (form("unlisted", !unlisted, if unlisted { "List" } else { "Unlist" }))
+                    a href=(configuration::edit_path(Kind::Model, &model.id)) { "Edit" span.unseen { " " (model.id) } }
                 }
             }
         }
@@ -96,6 +108,55 @@ fn upstreams(routes: &Routes, model: &Model) -> Markup {
     }
 }
 
+fn disable_path(id: &str) -> String {
+    format!(
+        "/portal/console/models/disable?model={}",
+        layout::encoded(id)
+    )
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Named {
+    #[serde(default)]
+    model: String,
+}
+
+/// Asks before a model is turned off for all accounts.
+pub(crate) async fn confirm_disable(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<Named>,
+) -> Result<Page, PortalError> {
+    let routes = gateway.routes();
+    let model = routes.catalog.find(&query.model);
+    let model = model.ok_or(PortalError::NotFound)?;
+    let mut hybrids = routes
+        .catalog
+        .models()
+        .filter(|one| one.targets.contains(&model.id));
+    let first = hybrids.next();
+    let title = format!("Disable {}?", model.id);
+    let content = html! {
+        h1 { (title) }
+        p { "From the next request on, it cannot be called: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
+        @if let Some(first) = first {
+            p {
+                "These choose among the other models then: " code { (first.id) }
+                @for hybrid in hybrids { ", " code { (hybrid.id) } }
+                "."
+            }
+        }
+        form.inline method="post" action="/portal/console/models" {
+            (me.token_field())
+            input type="hidden" name="model" value=(model.id);
+            input type="hidden" name="enabled" value="false";
+            button.bad type="submit" { "Disable for all accounts" }
+            a.button href="/portal/console/models" { "Keep it" }
+        }
+    };
+    Ok(frame::page(&me, Place::Models, &title, &content))
+}
+
 #[derive(Deserialize)]
 pub(crate) struct Change {
     #[serde(default)]
@@ -111,8 +172,17 @@ pub(crate) async fn change(
     let enabled = flag(form.enabled.as_deref())?;
     let unlisted = flag(form.unlisted.as_deref())?;
     let actions = me.actions(&gateway);
-    actions.change_model(form.model, enabled, unlisted).await?;
-    Ok(layout::redirect("/portal/console/models"))
+    let model = actions.change_model(form.model, enabled, unlisted).await?;
+    let (done, field, back) = match (enabled, unlisted) {
+        (Some(true), _) => ("enabled", "enabled", "false"),
+        (Some(false), _) => ("disabled", "enabled", "true"),
+        (None, Some(true)) => ("unlisted", "unlisted", "false"),
+        (None, _) => ("listed", "unlisted", "true"),
+    };
+    let undo = [("model", model.id.as_str()), (field, back)];
+    let done = Confirmation::new(format!("Model {} is {done}.", model.id))
+        .undone_by("/portal/console/models", &undo);
+    Ok(me.redirect("/portal/console/models", &done))
 }
 
 fn flag(sent: Option<&str>) -> Result<Option<bool>, PortalError> {

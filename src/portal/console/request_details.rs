@@ -10,6 +10,7 @@ use super::{
     access::{Id, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
+    refused,
     requests::{outcome, path},
 };
 use crate::{
@@ -29,7 +30,13 @@ pub(crate) async fn show(
     me: SignedInOperator,
     Id(id): Id,
 ) -> Result<Page, PortalError> {
-    let id = CallId::parse(&id).ok_or(PortalError::NotFound)?;
+    let Some(id) = CallId::parse(&id) else {
+        gateway.write_refused_now().await;
+        let refused = gateway.backoffice.find_refused(&id, None).await?;
+        let one = refused.iter().find(|one| one.id == id);
+        let one = one.ok_or(PortalError::NotFound)?;
+        return refused::details(&gateway, &me, one).await;
+    };
     let call = gateway.ledger.call(id).await?;
     let call = call.ok_or(PortalError::NotFound)?;
     let mut others = gateway.ledger.find_calls(&call.request_id).await?;

@@ -11,69 +11,145 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place, scrolled},
-    paging,
+    paging, refused,
 };
 use crate::{
     api::loggable,
+    base::timestamp,
     gateway::Gateway,
-    ledger::{Call, CallId, CallsPage, Outcome},
+    ledger::{AccountFound, Call, CallsFound, CallsPage, LedgerError, Outcome},
     portal::{
         error::PortalError,
         formatting, layout,
         query::{ReadQuery, non_empty},
+        requests::{
+            csv,
+            filter::{Filter, RequestsQuery},
+            list as customers, operator_label,
+        },
     },
 };
 
+const LIST: &str = "/portal/console/requests";
+
 #[derive(Deserialize)]
-pub(crate) struct RequestsQuery {
+pub(crate) struct ConsoleQuery {
     /// A call ID, or the request ID that the client received.
     id: Option<String>,
-    account: Option<String>,
-    key: Option<String>,
-    model: Option<String>,
-    outcome: Option<String>,
-    before: Option<String>,
+    #[serde(flatten)]
+    filter: RequestsQuery,
 }
 
 /// The path of a request's details page.
-pub(crate) fn path(id: CallId) -> String {
+pub(crate) fn path(id: impl std::fmt::Display) -> String {
     format!("/portal/console/requests/{id}")
 }
 
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
-    ReadQuery(query): ReadQuery<RequestsQuery>,
+    ReadQuery(query): ReadQuery<ConsoleQuery>,
 ) -> Result<Response, PortalError> {
     if let Some(id) = non_empty(query.id.as_ref()) {
         return find_by_id(&gateway, &me, id).await;
     }
-    let outcome = non_empty(query.outcome.as_ref()).map(|text| {
-        Outcome::parse(text)
-            .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
-    });
-    let page = CallsPage {
-        account_id: non_empty(query.account.as_ref()),
-        key_id: non_empty(query.key.as_ref()),
-        model: non_empty(query.model.as_ref()),
-        outcome: outcome.transpose()?,
-        seen: None,
-        before: paging::cursor(query.before.as_ref(), "requests", cursor)?,
-        limit: paging::QUERIED,
+    let filter = Filter::read(&query.filter)?;
+    let account = Account::find(&gateway, filter.account).await?;
+    let mut found = match account.id() {
+        Ok(account_id) => {
+            let page = CallsPage {
+                account_id,
+                ..filter.page(timestamp::now(), paging::QUERIED)
+            };
+            gateway.ledger.calls_page(&page).await?
+        }
+        Err(_) => CallsFound::default(),
     };
-    let mut calls = gateway.ledger.calls_page(&page).await?;
-    let older = paging::cut(&mut calls).map(|last| list_url(&page, Some(last)));
-    let newest = page.before.is_some().then(|| list_url(&page, None));
+    let next = customers::paged(&mut found);
+    let older = next.map(|last| filter.path(LIST, Some(last)));
+    let newest = filter.before.is_some().then(|| filter.path(LIST, None));
+    let csv = filter.path("/portal/console/requests.csv", None);
+    let names = names(&gateway, &found.calls).await?;
     let content = html! {
         h1 { "Requests" }
+        p.muted data-zone-note { "Times are in UTC." }
         (find_form(""))
-        (filter_form(&page))
-        (table(&calls))
+        p { a href="/portal/console/requests/refused" { "Refused requests" } }
+        (filter.presets(LIST))
+        (filter_form(&gateway, &filter))
+        @if let Err(message) = account.id() {
+            p.problem role="alert" { (message) }
+        } @else {
+            (table(&found.calls, &names))
+            (customers::searched(&found))
+        }
         (paging::links("requests", newest.as_deref(), older.as_deref()))
+        p { a.button href=(csv) download { "Download as CSV" } }
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
+}
+
+/// The requests of the list with the same filter, as CSV.
+pub(crate) async fn csv(
+    State(gateway): State<Arc<Gateway>>,
+    _: SignedInOperator,
+    ReadQuery(query): ReadQuery<RequestsQuery>,
+) -> Result<Response, PortalError> {
+    let account = Account::find(&gateway, Filter::read(&query)?.account).await?;
+    let account_id = account.id().map_err(PortalError::Invalid)?;
+    let account_id = account_id.map(str::to_owned);
+    csv::file(gateway, query, csv::Reader::Operator { account_id })
+}
+
+/// The account of a filter, which is given by ID or email.
+enum Account {
+    Any,
+    One(String),
+    /// None has this email, or several do.
+    Unclear(String),
+}
+
+impl Account {
+    async fn find(gateway: &Gateway, text: Option<&str>) -> Result<Self, PortalError> {
+        let Some(text) = text else {
+            return Ok(Self::Any);
+        };
+        if text.starts_with("acct_") && !text.contains('\0') {
+            match gateway.ledger.account(text).await {
+                Ok(account) => return Ok(Self::One(account.id)),
+                Err(LedgerError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The search finds parts of emails and names as well, newest accounts first.
+        let found = gateway
+            .ledger
+            .find_accounts(text, None, paging::QUERIED)
+            .await?;
+        let is_exact = |account: &AccountFound| {
+            let account = &account.account;
+            account.email.eq_ignore_ascii_case(text)
+        };
+        let exact: Vec<_> = found.iter().filter(|one| is_exact(one)).collect();
+        Ok(match (exact.as_slice(), found.as_slice()) {
+            ([one], _) => Self::One(one.account.id.clone()),
+            ([], [one]) => Self::One(one.account.id.clone()),
+            ([], []) => Self::Unclear(format!("No account has the ID or email “{text}”.")),
+            _ => Self::Unclear(format!(
+                "Several accounts match “{text}”. Enter the ID of one; the page Accounts finds it."
+            )),
+        })
+    }
+
+    fn id(&self) -> Result<Option<&str>, String> {
+        match self {
+            Self::Any => Ok(None),
+            Self::One(id) => Ok(Some(id)),
+            Self::Unclear(message) => Err(message.clone()),
+        }
+    }
 }
 
 /// Finds requests by call ID or by request ID. Clients may choose the request ID, so several requests can share
@@ -83,53 +159,32 @@ async fn find_by_id(
     me: &SignedInOperator,
     id: &str,
 ) -> Result<Response, PortalError> {
-    let calls = gateway.ledger.find_calls(&loggable(id)).await?;
-    if let [only] = calls.as_slice() {
-        return Ok(layout::redirect(&path(only.id)));
+    let id = &*loggable(id).replace('\0', "\u{fffd}");
+    let calls = gateway.ledger.find_calls(id).await?;
+    gateway.write_refused_now().await;
+    let refused = gateway.backoffice.find_refused(id, None).await?;
+    match (calls.as_slice(), refused.as_slice()) {
+        ([only], []) => return Ok(layout::redirect(&path(only.id))),
+        ([], [only]) => return Ok(layout::redirect(&path(&only.id))),
+        _ => {}
     }
+    let names = names(gateway, &calls).await?;
     let content = html! {
         h1 { "Requests" }
         (find_form(id))
-        @if calls.is_empty() {
-            p.empty { "No request that was admitted has this ID. One that was refused before that is in the log alone." }
+        @if calls.is_empty() && refused.is_empty() {
+            p.empty { "No matching requests. One that was refused without a known key is in the log alone." }
         } @else {
-            p { (formatting::count(calls.len() as u64)) " requests have this ID." }
-            (table(&calls))
+            p { (formatting::count((calls.len() + refused.len()) as u64)) " requests have this ID." }
         }
+        @if !calls.is_empty() { (table(&calls, &names)) }
+        @if !refused.is_empty() { (refused::table(&refused)) }
         p { a href="/portal/console/requests" { "All requests" } }
     };
     Ok(frame::page(me, Place::Requests, "Requests", &content).into_response())
 }
 
-/// Parses a page cursor: end time and call ID of the last row of the previous page.
-fn cursor(text: &str) -> Option<(i64, CallId)> {
-    let (ended_ms, id) = text.split_once('-')?;
-    Some((ended_ms.parse().ok()?, CallId::parse(id)?))
-}
-
-/// The URL of the list with these filters: its first page, or the page after `last`.
-fn list_url(page: &CallsPage<'_>, last: Option<&Call>) -> String {
-    let named = [
-        ("account", page.account_id.map(layout::encoded)),
-        ("key", page.key_id.map(layout::encoded)),
-        ("model", page.model.map(layout::encoded)),
-        (
-            "outcome",
-            page.outcome.map(|outcome| outcome.as_str().into()),
-        ),
-        (
-            "before",
-            last.map(|call| format!("{}-{}", call.ended_ms, call.id)),
-        ),
-    ];
-    let pairs: Vec<_> = named
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
-        .collect();
-    format!("/portal/console/requests?{}", pairs.join("&"))
-}
-
-fn find_form(id: &str) -> Markup {
+pub(super) fn find_form(id: &str) -> Markup {
     html! {
         form.inline method="get" action="/portal/console/requests" role="search" {
             label { "Request ID or call ID"
@@ -140,61 +195,73 @@ fn find_form(id: &str) -> Markup {
     }
 }
 
-fn filter_form(page: &CallsPage<'_>) -> Markup {
-    let field = |label: &str, name: &str, value: Option<&str>| {
+fn filter_form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
+    let field = |label: &str, name: &str, value: Option<&str>, hint: &str| {
         html! {
-            label { (label) input type="text" name=(name) value=(value.unwrap_or_default()) placeholder="all" autocomplete="off"; }
+            label { (label) input type="text" name=(name) value=(value.unwrap_or_default()) placeholder=(hint) autocomplete="off"; }
         }
     };
+    let is_narrow = filter
+        .project
+        .or(filter.member)
+        .or(filter.session)
+        .is_some();
     html! {
-        form.inline method="get" action="/portal/console/requests" {
-            (field("Account", "account", page.account_id))
-            (field("Key", "key", page.key_id))
-            (field("Model", "model", page.model))
+        form.inline method="get" action=(LIST) {
+            (filter.times.inputs())
+            (field("Account", "account", filter.account, "ID or email"))
+            (field("Key", "key", filter.key, "key_…"))
+            (customers::model_input(gateway, filter.model))
+            (field("Upstream", "upstream", filter.upstream, "All upstreams"))
             label { "Outcome"
-                select name="outcome" {
-                    option value="" { "all" }
-                    @for one in Outcome::ALL {
-                        option value=(one.as_str()) selected[page.outcome == Some(one)] { (one.as_str()) }
-                    }
-                }
+                select name="outcome" { (filter.ended.options(operator_label)) }
+            }
+            details open[is_narrow] {
+                summary { "More filters" }
+                (field("Project", "project", filter.project, "proj_… or default"))
+                (field("Member", "member", filter.member, "person_…"))
+                (field("Session of a coding agent", "session", filter.session, "All sessions"))
             }
             button type="submit" { "Show" }
-            @if page.account_id.or(page.key_id).or(page.model).is_some() || page.outcome.is_some() {
-                a.button href="/portal/console/requests" { "Show all" }
-            }
+            @if !filter.is_any() { a.button href=(LIST) { "Show all" } }
         }
     }
 }
 
-pub(crate) fn table(calls: &[Call]) -> Markup {
+/// The names of the accounts that made these requests.
+pub(crate) async fn names(gateway: &Gateway, calls: &[Call]) -> Result<AccountNames, PortalError> {
+    let ids = calls.iter().map(|call| call.account_id.as_str());
+    Ok(AccountNames::read(gateway, ids).await?)
+}
+
+pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
     if calls.is_empty() {
-        return html! { p.empty { "There are no such requests." } };
+        return html! { p.empty { "No matching requests." } };
     }
     let table = html! {
         table {
             caption { "Requests, newest first" }
             thead { tr {
-                th scope="col" { "When" }
+                th scope="col" { "Time" }
                 th scope="col" { "Account" }
                 th scope="col" { "Model" }
                 th scope="col" { "Upstream" }
                 th.number scope="col" { "Tokens" }
                 th.number scope="col" { "Cost" }
-                th.number scope="col" { "Took" }
+                th.number scope="col" { "Duration" }
                 th scope="col" { "Outcome" }
             } }
-            tbody { @for call in calls { (row(call)) } }
+            tbody { @for call in calls { (row(call, names)) } }
         }
     };
     scrolled("Requests", &table)
 }
 
-fn row(call: &Call) -> Markup {
+fn row(call: &Call, names: &AccountNames) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(path(call.id)) { (formatting::moment(call.ended_ms.div_euclid(1_000))) } }
-            td { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
+            td { (names.link(&call.account_id)) }
             td {
                 code { (call.model) }
                 @if call.routed_model != call.model { " → " code { (call.routed_model) } }
@@ -208,33 +275,12 @@ fn row(call: &Call) -> Markup {
     }
 }
 
-/// The outcome by its identifier, as in the ledger, the operator API and the metrics.
+/// The outcome, with its identifier in the ledger, the operator API and the metrics as a hint.
 pub(crate) fn outcome(outcome: Outcome) -> Markup {
     let class = match outcome {
         Outcome::Answered => "badge good",
         Outcome::ClientLeft => "badge",
         _ => "badge bad",
     };
-    html! { span class=(class) { (outcome.as_str()) } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_links_keep_the_filter() {
-        let page = CallsPage {
-            account_id: Some("acct_1"),
-            model: Some("a&b"),
-            outcome: Some(Outcome::NoUsage),
-            ..CallsPage::default()
-        };
-        assert_eq!(
-            list_url(&page, None),
-            "/portal/console/requests?account=acct%5F1&model=a%26b&outcome=no_usage"
-        );
-        assert_eq!(cursor("5-call_0000000000000"), Some((5, CallId(0))));
-        assert_eq!((cursor("5"), cursor("5-6")), (None, None));
-    }
+    html! { span class=(class) title=(outcome.as_str()) { (operator_label(outcome)) } }
 }

@@ -77,7 +77,7 @@ fn facts(key: &Key, projects: &[Project], used_ms: Option<i64>) -> Markup {
         dl {
             dt { "Key" } dd { code { (key.prefix) "…" } }
             @if let Some(previous) = key.previous_at(timestamp::now()) {
-                dt { "Before its rotation" }
+                dt { "Previous secret" }
                 dd { code { (previous.prefix) "…" } " is valid until " (moment(previous.valid_until)) }
             }
             dt { "State" } dd { (state(key)) }

@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// How long the present secret can stay valid, in seconds.
+/// How long the current secret can keep working, in seconds.
 const GRACES: [(u32, &str); 4] = [
-    (0, "not at all"),
+    (0, "no longer: it was leaked"),
     (3_600, "for 1 hour"),
     (DEFAULT_GRACE, "for 24 hours"),
     (7 * 24 * 3_600, "for 7 days"),
@@ -29,15 +29,15 @@ const GRACES: [(u32, &str); 4] = [
 
 pub(super) fn section(me: &SignedIn, key: &Key) -> Markup {
     html! {
-        h2 { "Rotate" }
+        h2 #rotate { "Rotate key" }
         p {
-            "The key gets a new secret, which is shown once. Everything else stays: its name, its limits and its usage. "
-            "An earlier secret that is still valid ends at once."
+            "Replaces the secret, for instance if it was leaked or is old. The new one is shown once; name, limits and usage stay. "
+            "Choose how long the current secret keeps working, so that you can switch your programs over."
         }
         form.inline method="post" action={ "/portal/keys/" (key.id) "/rotate" } {
             (me.token_field())
             (once_field())
-            label { "The present secret stays valid"
+            label { "Current secret keeps working"
                 select name="grace" {
                     @for (seconds, shown) in GRACES {
                         option value=(seconds) selected[seconds == DEFAULT_GRACE] { (shown) }
@@ -65,7 +65,7 @@ pub(crate) async fn rotate(
     let key = own(&gateway, &me, &id).await?;
     let mut graces = GRACES.into_iter().map(|(seconds, _)| seconds);
     let Some(grace) = graces.find(|seconds| seconds.to_string() == form.grace) else {
-        let problem = "The present secret stays valid for one of the times in the list.";
+        let problem = "Choose one of the times in the list.";
         return details::page(&gateway, &me, &key, Some(problem)).await;
     };
     if !is_first_submission(&gateway, &form.once).await? {
@@ -77,10 +77,10 @@ pub(crate) async fn rotate(
     let ends = html! {
         @match &key.previous {
             Some(previous) => p {
-                "The one before, " code { (previous.prefix) "…" } ", is valid until "
+                "The previous one, " code { (previous.prefix) "…" } ", is valid until "
                 (moment(previous.valid_until)) "."
             },
-            None => p { "The one before is refused from now on." },
+            None => p { "The previous one no longer works." },
         }
     };
     let content = secret_once(&gateway, "The new secret", &key, &secret, &ends);

@@ -89,7 +89,7 @@ fn table(open: &[Link]) -> Markup {
 fn role_of(link: &Link) -> &'static str {
     match &link.purpose {
         Purpose::Invitation { team_role, .. } => team_role.as_str(),
-        Purpose::Proof { .. } | Purpose::Reset { .. } => "–",
+        Purpose::Proof { .. } | Purpose::Reset { .. } | Purpose::Email { .. } => "–",
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Response};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::{
     attempt::{Attempt, Purpose},
@@ -14,16 +13,24 @@ use crate::{
     api::Peer,
     gateway::Gateway,
     portal::{
+        confirmation::Confirmation,
         error::PortalError,
         form::{EmptyForm, SignedForm},
         layout,
         session::SignedIn,
-        settings,
+        settings::{
+            self, Section,
+            proof::{self, Proof},
+        },
     },
 };
 
-/// The section of the settings page; empty without an issuer.
-pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
+/// The section of the settings page, with the problem of its form; empty without an issuer.
+pub(crate) async fn section(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: &Markup,
+) -> Result<Markup, PortalError> {
     let Some(issuer) = &gateway.oidc else {
         return Ok(html! {});
     };
@@ -32,46 +39,40 @@ pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
     let connected = connected.await?;
     let is_only_way = me.person.password.is_none();
     Ok(html! {
-        h2 { "Sign in with " (name) }
-        @if connected && is_only_way {
-            p { "Connected. It is your only way in: set a password before you disconnect it." }
-        } @else if connected {
-            p { "Connected. You can sign in with " (name) " or with your password." }
-            form method="post" action="/portal/oidc/disconnect" {
-                (me.token_field())
-                button type="submit" { "Disconnect " (name) }
-            }
-        } @else {
-            p { "Connect it to sign in without your password." }
-            form.stack method="post" action="/portal/oidc/connect" {
-                (me.token_field())
-                @if !is_only_way {
-                    label { "Password"
-                        input type="password" name="present" required autocomplete="current-password";
-                    }
+        section #connections {
+            h2 { "Connections" }
+            (problem)
+            @if connected && is_only_way {
+                p { (name) " is connected. It is your only way to sign in: set a password before you disconnect it." }
+            } @else if connected {
+                p { (name) " is connected. You can sign in with it or with your password." }
+                @if me.person.second_factor_at.is_some() {
+                    p.muted { "When you sign in with " (name) ", no code is asked for here: its own two-factor authentication counts." }
                 }
-                button type="submit" { "Connect " (name) }
+                form method="post" action="/portal/oidc/disconnect" {
+                    (me.token_field())
+                    button type="submit" { "Disconnect " (name) }
+                }
+            } @else {
+                p { "Connect " (name) " to sign in without your password." }
+                form.stack method="post" action="/portal/oidc/connect" {
+                    (me.token_field())
+                    (proof::fields(me))
+                    button type="submit" { "Connect " (name) }
+                }
             }
         }
     })
 }
 
-#[derive(Deserialize)]
-pub(crate) struct ConnectForm {
-    /// The current password; empty if the person has none.
-    #[serde(default)]
-    present: String,
-}
-
-/// Starts connecting an identity. It outlasts the session in which it was added, so the password is required as
-/// well.
+/// Starts connecting an identity. It outlasts the session in which it was added, so a proof is required as well.
 pub(crate) async fn connect(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
-    SignedForm { me, form }: SignedForm<ConnectForm>,
+    Extension(peer): Extension<Peer>,
+    SignedForm { me, form }: SignedForm<Proof>,
 ) -> Result<Response, PortalError> {
-    if !settings::knows_password(&gateway, &me, peer, form.present).await? {
-        return settings::refused(&gateway, &me, settings::WRONG).await;
+    if let Err(problem) = proof::check(&gateway, &me, peer, form).await? {
+        return settings::refused(&gateway, &me, Section::Connections, problem).await;
     }
     let session = me.session.digest;
     let attempt = Attempt::new("/portal/settings".into(), Purpose::Connect { session });
@@ -89,7 +90,12 @@ pub(crate) async fn disconnect(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    let issuer = issuer(&gateway)?.id();
-    gateway.backoffice.disconnect(&me.person.id, issuer).await?;
-    Ok(layout::redirect("/portal/settings"))
+    let issuer = issuer(&gateway)?;
+    let disconnecting = gateway.backoffice.disconnect(&me.person.id, issuer.id());
+    disconnecting.await?;
+    if me.person.password.is_none() {
+        return Ok(layout::redirect("/portal/settings"));
+    }
+    let done = Confirmation::new(format!("{} disconnected.", issuer.name()));
+    Ok(me.redirect("/portal/settings", &done))
 }

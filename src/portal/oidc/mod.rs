@@ -173,7 +173,7 @@ async fn callback(
 }
 
 async fn finish(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     issuer: &Issuer,
     attempt: &Attempt,
     query: &CallbackQuery,

@@ -1,8 +1,5 @@
 //! The details of one request: time, key, model, cost and outcome.
 
-use std::sync::Arc;
-
-use axum::extract::{Path, State, rejection::PathRejection};
 use maud::{Markup, html};
 
 use super::{key_label, outcome};
@@ -13,54 +10,42 @@ use crate::{
     },
     catalog::{Line, TokenKind},
     gateway::Gateway,
-    ledger::{Breakdown, Call, CallId, Charged, Key, Replay, ReplayKind, Step},
+    ledger::{Breakdown, Call, Charged, Key, Replay, ReplayKind, Step},
     portal::{
         error::PortalError,
         formatting,
         layout::{self, Page, Place},
         models::rate_per_million,
         session::SignedIn,
-        sight::Sight,
     },
     wire::agent::Agent,
 };
 
-pub(crate) async fn show_details(
-    State(gateway): State<Arc<Gateway>>,
-    me: SignedIn,
-    id: Result<Path<String>, PathRejection>,
+/// The page of a call that the person sees.
+pub(super) async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    call: &Call,
+    keys: &[Key],
 ) -> Result<Page, PortalError> {
-    let id = id.ok().and_then(|Path(id)| CallId::parse(&id));
-    let id = id.ok_or(PortalError::NotFound)?;
-    let call = gateway.ledger.call(id).await?;
-    // A request of another account, or one that the person does not see, gives the same response as an unknown ID, by the
-    // same code path.
-    let sight = Sight::of(&gateway, &me).await?;
-    let call = call.filter(|call| call.account_id == me.account.id && sight.sees_call(call));
-    let call = call.ok_or(PortalError::NotFound)?;
-    let mut keys = gateway
-        .ledger
-        .keys_with_ids([call.payer.key_id.as_str()])
-        .await?;
-    keys.retain(|key| me.sees_key(key));
     let replays = gateway.ledger.replays_of(call.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
-        p { (outcome::badge(call.outcome)) " " (outcome::explanation(call.outcome)) }
-        (facts(&call, &keys))
-        (cost(&call))
+        p { (outcome::badge(call.outcome)) " " (outcome::explanation(call)) }
+        (facts(call, keys))
+        (cost(call))
         (steps(&call.steps))
         (retries(&replays))
     };
-    Ok(layout::page(&me, Place::Requests, "Request", &content))
+    Ok(layout::page(me, Place::Requests, "Request", &content))
 }
 
 fn facts(call: &Call, keys: &[Key]) -> Markup {
     let first_byte = call.first_byte_ms.map(|at| at - call.admitted_ms);
     html! {
         dl {
-            dt { "Begun" }
+            dt { "Started" }
             dd {
                 (formatting::moment(call.admitted_ms.div_euclid(1_000))) " "
                 span.muted { (timestamp::shown_ms(call.admitted_ms)) }
@@ -69,30 +54,37 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dd { (key_label(keys, &call.payer.key_id)) }
             dt { "Requested model" }
             dd { code { (call.model) } }
-            dt { "Answered by" }
-            dd {
-                @if call.routed_model == call.model { "the same model" }
-                @else { code { (call.routed_model) } }
+            @if answered(call) {
+                dt { "Answered by" }
+                dd { code { (call.routed_model) } }
+            } @else if call.routed_model != call.model {
+                dt { "Chosen model" }
+                dd { code { (call.routed_model) } " " span.muted { "It did not answer." } }
             }
-            dt { "Form" }
-            dd { @if call.stream { "A stream" } @else { "One answer" } }
+            dt { "Response" }
+            dd { @if call.stream { "Streamed" } @else { "In one piece" } }
             dt { "Time to first byte" }
             dd {
                 @match first_byte {
                     Some(ms) => { (formatting::duration(ms)) },
-                    None => { "There was none" },
+                    None => { "No response" },
                 }
             }
-            dt { "Took" }
+            dt { "Duration" }
             dd { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             @if let Some(sender) = call.agent.as_deref() { (agent(sender)) }
             dt { "Request ID" }
             dd {
                 code.whole { (call.request_id) } " "
-                span.muted { "Quote it when you ask for help." }
+                span.muted { "Include it when you ask for help." }
             }
         }
     }
+}
+
+/// Whether a model answered the call, in full or in part.
+fn answered(call: &Call) -> bool {
+    call.charged.is_some() || call.first_byte_ms.is_some()
 }
 
 /// The requests that got the response of this one. The console's details page shows them too.
@@ -126,7 +118,7 @@ pub(crate) fn agent(agent: &Agent) -> Markup {
         ("Session", &agent.session),
         ("Agent of the session", &agent.id),
         ("Started by", &agent.parent_id),
-        ("Its role", &agent.role),
+        ("Role", &agent.role),
     ];
     html! {
         @for (name, value) in said {
@@ -157,15 +149,15 @@ fn bill(call: &Call, charged: Charged) -> Markup {
     let Breakdown { lines, answers } = call.breakdown(usage);
     let fee = call.prices.request;
     html! {
-        div.scroll tabindex="0" role="region" aria-label="What it cost" {
+        div.scroll tabindex="0" role="region" aria-label="Cost breakdown" {
             table {
-                caption { "What it cost" }
+                caption { "Cost breakdown" }
                 thead {
                     tr {
                         th scope="col" { "Tokens" }
                         th.number scope="col" { "Count" }
                         th.number scope="col" { "Rate per million" }
-                        th.number scope="col" { "Comes to" }
+                        th.number scope="col" { "Amount" }
                     }
                 }
                 tbody {
@@ -231,8 +223,8 @@ fn steps(steps: &[Step]) -> Markup {
                     thead {
                         tr {
                             th scope="col" { "Step" }
-                            th scope="col" { "What came of it" }
-                            th.number scope="col" { "Took" }
+                            th scope="col" { "Result" }
+                            th.number scope="col" { "Duration" }
                         }
                     }
                     tbody {

@@ -4,111 +4,62 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use maud::{Markup, html};
-use serde::Deserialize;
 
-use super::{key_label, outcome, path};
+use super::{
+    filter::{Cursor, Filter, RequestsQuery},
+    key_label,
+    open::find_form,
+    outcome, path, refused,
+};
 use crate::{
+    backoffice::Person,
+    base::timestamp,
     catalog::Plan,
     gateway::Gateway,
-    ledger::{Call, CallId, CallsPage, Key, KeyFilter, KeysPage, Outcome},
+    ledger::{Call, CallsFound, CallsPage, DEFAULT_PROJECT, Key, KeyFilter, KeysPage, Project},
     portal::{
         error::PortalError,
         formatting,
         keys::shown_name,
         layout::{self, Page, Place},
-        query::{ReadQuery, non_empty},
+        paging, projects,
+        query::ReadQuery,
         session::SignedIn,
         sight::Sight,
     },
 };
 
-const PAGE_SIZE: usize = 50;
+pub(crate) const LIST: &str = "/portal/requests";
+pub(crate) const CSV: &str = "/portal/requests.csv";
 /// Most keys that the filter offers, newest first.
 const SELECTABLE_KEYS: usize = 200;
 
-#[derive(Deserialize)]
-pub(crate) struct RequestsQuery {
-    key: Option<String>,
-    model: Option<String>,
-    outcome: Option<String>,
-    before: Option<String>,
+/// What the form offers to select.
+struct Selectable {
+    keys: Vec<Key>,
+    projects: Vec<Project>,
+    /// Of the account, for owners alone.
+    members: Vec<Person>,
 }
 
-/// The validated query.
-#[derive(Clone, Copy)]
-struct Filter<'a> {
-    key: Option<&'a str>,
-    model: Option<&'a str>,
-    outcome: Option<Outcome>,
-    before: Option<Cursor>,
-}
-
-impl<'a> Filter<'a> {
-    fn read(query: &'a RequestsQuery) -> Result<Self, PortalError> {
-        let outcome = non_empty(query.outcome.as_ref()).map(|text| {
-            Outcome::parse(text)
-                .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
-        });
-        let before = non_empty(query.before.as_ref()).map(|text| {
-            Cursor::parse(text)
-                .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
-        });
+impl Selectable {
+    async fn read(gateway: &Gateway, me: &SignedIn) -> Result<Self, PortalError> {
+        let page = KeysPage {
+            account_id: &me.account.id,
+            filter: KeyFilter::Live,
+            member_id: me.only_own_keys(),
+            before: None,
+            limit: SELECTABLE_KEYS,
+        };
         Ok(Self {
-            key: non_empty(query.key.as_ref()),
-            model: non_empty(query.model.as_ref()),
-            outcome: outcome.transpose()?,
-            before: before.transpose()?,
+            keys: gateway.ledger.keys_page(page).await?,
+            projects: gateway.ledger.projects(&me.account.id).await?,
+            members: if me.is_owner() {
+                gateway.backoffice.people_of(&me.account.id).await?
+            } else {
+                Vec::new()
+            },
         })
-    }
-
-    fn is_any(&self) -> bool {
-        self.key.is_none() && self.model.is_none() && self.outcome.is_none()
-    }
-
-    /// The URL of the list with this filter: its first page, or the page after `last`.
-    fn path(&self, last: Option<Cursor>) -> String {
-        let outcome = self.outcome.map(Outcome::as_str);
-        let named = [
-            ("key", self.key.map(layout::encoded)),
-            ("model", self.model.map(layout::encoded)),
-            ("outcome", outcome.map(str::to_owned)),
-            ("before", last.map(|last| last.to_string())),
-        ];
-        let pairs: Vec<_> = named
-            .into_iter()
-            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
-            .collect();
-        format!("/portal/requests?{}", pairs.join("&"))
-    }
-}
-
-/// The last request of a page, after which the next page starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cursor {
-    ended_ms: i64,
-    id: CallId,
-}
-
-impl Cursor {
-    fn of(call: &Call) -> Self {
-        Self {
-            ended_ms: call.ended_ms,
-            id: call.id,
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (ended_ms, id) = text.split_once('-')?;
-        Some(Self {
-            ended_ms: ended_ms.parse().ok()?,
-            id: CallId::parse(id)?,
-        })
-    }
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.ended_ms, self.id)
     }
 }
 
@@ -117,114 +68,193 @@ pub(crate) async fn show(
     me: SignedIn,
     ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Page, PortalError> {
-    let filter = Filter::read(&query)?;
+    let filter = own(Filter::read(&query)?, &me);
     let sight = Sight::of(&gateway, &me).await?;
+    let page = filter.page(timestamp::now(), paging::QUERIED);
     let page = CallsPage {
         account_id: Some(&me.account.id),
-        key_id: filter.key,
-        model: filter.model,
-        outcome: filter.outcome,
         seen: sight.calls(),
-        before: filter.before.map(|last| (last.ended_ms, last.id)),
-        limit: PAGE_SIZE + 1,
+        ..page
     };
-    let selectable = KeysPage {
-        account_id: &me.account.id,
-        filter: KeyFilter::Live,
-        member_id: me.only_own_keys(),
-        before: None,
-        limit: SELECTABLE_KEYS,
-    };
-    let (mut calls, selectable) = tokio::try_join!(
-        gateway.ledger.calls_page(&page),
-        gateway.ledger.keys_page(selectable)
-    )?;
-    let more = calls.len() > PAGE_SIZE;
-    calls.truncate(PAGE_SIZE);
-    let next = calls.last().filter(|_| more).map(Cursor::of);
+    let selectable = Selectable::read(&gateway, &me).await?;
+    let mut found = gateway.ledger.calls_page(&page).await?;
+    let next = paged(&mut found);
     // Calls, and links to this page, may name deleted keys.
-    let named = calls.iter().map(|call| call.payer.key_id.as_str());
+    let named = found.calls.iter().map(|call| call.payer.key_id.as_str());
     let keys = gateway.ledger.keys_with_ids(named.chain(filter.key));
     let mut keys = keys.await?;
     keys.retain(|key| key.account_id == me.account.id && me.sees_key(key));
+    let newest = filter.before.is_some().then(|| filter.path(LIST, None));
+    let older = next.map(|last| filter.path(LIST, Some(last)));
     let content = html! {
         h1 { "Requests" }
-        p.muted { "Prompts and responses are not part of this list." }
+        p.muted { "Prompts and responses are not stored with requests. " span data-zone-note { "Times are in UTC." } }
+        (find_form(""))
+        p { a href=(refused::PATH) { "Refused requests" } }
+        (filter.presets(LIST))
         (form(&gateway, &filter, &selectable, &keys))
-        @if calls.is_empty() {
-            (nothing(&filter))
+        @if found.calls.is_empty() {
+            (nothing(&filter, &found))
         } @else {
-            (table(&calls, &keys))
+            (table(&found.calls, &keys))
+            (searched(&found))
         }
-        nav.pages aria-label="Pages" {
-            @if filter.before.is_some() {
-                a href=(filter.path(None)) { "Newest requests" }
-            }
-            @if let Some(last) = next {
-                a rel="next" href=(filter.path(Some(last))) { "Older requests" }
-            }
-        }
+        (paging::links("requests", newest.as_deref(), older.as_deref()))
+        p { a.button href=(filter.path(CSV, None)) download { "Download as CSV" } }
     };
     Ok(layout::page(&me, Place::Requests, "Requests", &content))
 }
 
-fn nothing(filter: &Filter<'_>) -> Markup {
+/// The filter without what is for operators, and of members for owners alone.
+pub(super) fn own<'a>(filter: Filter<'a>, me: &SignedIn) -> Filter<'a> {
+    Filter {
+        account: None,
+        upstream: None,
+        member: filter.member.filter(|_| me.is_owner()),
+        ..filter
+    }
+}
+
+/// Cuts what was found to a page. Returns where the next one begins, if there is one.
+pub(crate) fn paged(found: &mut CallsFound) -> Option<Cursor> {
+    let more = found.calls.len() > paging::PAGE_SIZE;
+    found.calls.truncate(paging::PAGE_SIZE);
+    let next = if more {
+        found.next(paging::PAGE_SIZE)
+    } else {
+        found.next(paging::QUERIED)
+    };
+    next.map(Cursor::new)
+}
+
+/// Says how far the page has searched, if it did not search all.
+pub(crate) fn searched(found: &CallsFound) -> Markup {
     html! {
-        p.empty {
-            @if filter.before.is_some() {
-                "There are no older requests."
-            } @else if filter.is_any() {
-                "There are no requests yet. "
-                a href="/portal/keys" { "Create a key" }
-                " and send the first one."
-            } @else {
-                "No request is like that. "
-                a href="/portal/requests" { "Show all" }
+        @if let Some(ms) = found.searched_to_ms {
+            p.muted {
+                "Searched back to " (formatting::moment(ms.div_euclid(1_000)))
+                ". There may be older requests; a period makes the search faster."
             }
         }
     }
 }
 
-/// The form to filter by key, model and ending. `named` has the key of the filter, also if it is deleted.
-fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &[Key], named: &[Key]) -> Markup {
-    let models = gateway.published_models(Plan::ALL);
+fn nothing(filter: &Filter<'_>, found: &CallsFound) -> Markup {
+    html! {
+        @if found.searched_to_ms.is_some() {
+            p.empty { "No matching requests so far." }
+            (searched(found))
+        } @else if filter.before.is_some() {
+            p.empty { "There are no older requests." }
+        } @else if filter.is_any() {
+            p.empty {
+                "There are no requests yet. "
+                a href="/portal/keys" { "Create a key" }
+                " and send the first one."
+            }
+        } @else {
+            p.empty { "No matching requests. " a href=(LIST) { "Show all" } }
+        }
+    }
+}
+
+/// The form of the filter. `named` has the key of the filter, also if it is deleted.
+fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &Selectable, named: &[Key]) -> Markup {
+    let is_narrow = filter
+        .project
+        .or(filter.member)
+        .or(filter.session)
+        .is_some();
+    html! {
+        form.inline method="get" action=(LIST) {
+            (filter.times.inputs())
+            (key_select(filter, &selectable.keys, named))
+            (model_input(gateway, filter.model))
+            label { "Outcome"
+                select name="outcome" { (filter.ended.options(outcome::label)) }
+            }
+            details open[is_narrow] {
+                summary { "More filters" }
+                (project_select(filter, &selectable.projects))
+                @if !selectable.members.is_empty() { (member_select(filter, &selectable.members)) }
+                label { "Session of a coding agent"
+                    input type="text" name="session" placeholder="All sessions" autocomplete="off"
+                        value=(filter.session.unwrap_or_default());
+                }
+            }
+            button.primary type="submit" { "Show" }
+            @if !filter.is_any() {
+                a.button href=(LIST) { "Show all" }
+            }
+        }
+    }
+}
+
+fn key_select(filter: &Filter<'_>, selectable: &[Key], named: &[Key]) -> Markup {
     let is_selected = |key: &&Key| filter.key == Some(key.id.as_str());
     let other = match selectable.iter().find(is_selected) {
         Some(_) => None,
         None => named.iter().find(is_selected),
     };
     html! {
-        form.inline method="get" action="/portal/requests" {
-            label { "Key"
-                select name="key" {
-                    option value="" { "All keys" }
-                    @for key in selectable.iter().chain(other) {
-                        option value=(key.id) selected[is_selected(&key)] {
-                            (shown_name(key)) " (" (key.prefix) "…)"
-                        }
+        label { "Key"
+            select name="key" {
+                option value="" { "All keys" }
+                @for key in selectable.iter().chain(other) {
+                    option value=(key.id) selected[is_selected(&key)] {
+                        (shown_name(key)) " (" (key.prefix) "…)"
                     }
                 }
-            }
-            label { "Model"
-                input type="text" name="model" list="models" placeholder="All models"
-                    autocomplete="off" value=(filter.model.unwrap_or_default());
-                datalist #models {
-                    @for model in &models { option value=(model.id) {} }
+                // One that the person does not see stays in the filter.
+                @if let Some(id) = filter.key.filter(|id| !selectable.iter().chain(other).any(|key| key.id == *id)) {
+                    option value=(id) selected { (id) }
                 }
             }
-            label { "Ending"
-                select name="outcome" {
-                    option value="" { "All endings" }
-                    @for one in Outcome::ALL {
-                        option value=(one.as_str()) selected[filter.outcome == Some(one)] {
-                            (outcome::option_label(one))
-                        }
-                    }
+        }
+    }
+}
+
+/// A field for a model, which suggests those on offer. The console's list has it too.
+pub(crate) fn model_input(gateway: &Gateway, model: Option<&str>) -> Markup {
+    let models = gateway.published_models(Plan::ALL);
+    html! {
+        label { "Model"
+            input type="text" name="model" list="models" placeholder="All models"
+                autocomplete="off" value=(model.unwrap_or_default());
+            datalist #models {
+                @for model in &models { option value=(model.id) {} }
+            }
+        }
+    }
+}
+
+fn project_select(filter: &Filter<'_>, all: &[Project]) -> Markup {
+    let ids = all.iter().map(|project| project.id.as_str());
+    html! {
+        label { "Project"
+            select name="project" {
+                option value="" { "All projects" }
+                @for id in std::iter::once(DEFAULT_PROJECT).chain(ids) {
+                    option value=(id) selected[filter.project == Some(id)] { (projects::name_of(all, id)) }
                 }
             }
-            button.primary type="submit" { "Show" }
-            @if !filter.is_any() {
-                a.button href="/portal/requests" { "Show all" }
+        }
+    }
+}
+
+fn member_select(filter: &Filter<'_>, members: &[Person]) -> Markup {
+    // One who was removed has requests too.
+    let removed = filter
+        .member
+        .filter(|id| members.iter().all(|one| one.id != *id));
+    html! {
+        label { "Member"
+            select name="member" {
+                option value="" { "All members" }
+                @for one in members {
+                    option value=(one.id) selected[filter.member == Some(one.id.as_str())] { (one.email) }
+                }
+                @if let Some(id) = removed { option value=(id) selected { (id) } }
             }
         }
     }
@@ -238,14 +268,14 @@ pub(crate) fn table(calls: &[Call], keys: &[Key]) -> Markup {
                 caption { "Requests, newest first" }
                 thead {
                     tr {
-                        th scope="col" { "When" }
+                        th scope="col" { "Time" }
                         th scope="col" { "Key" }
                         th scope="col" { "Model" }
                         th.number scope="col" { "Input tokens" }
                         th.number scope="col" { "Output tokens" }
                         th.number scope="col" { "Cost" }
-                        th.number scope="col" { "Took" }
-                        th scope="col" { "Ending" }
+                        th.number scope="col" { "Duration" }
+                        th scope="col" { "Outcome" }
                     }
                 }
                 tbody {
@@ -276,51 +306,5 @@ fn row(call: &Call, keys: &[Key]) -> Markup {
             td.number { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             td { (outcome::badge(call.outcome)) }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_parses_as_it_was_written() {
-        let cursor = Cursor {
-            ended_ms: 1_800_000_000_007,
-            id: CallId(943_718_400_000_000_000),
-        };
-        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
-        for wrong in [
-            "",
-            "-",
-            "1-",
-            "1-call_",
-            "x-call_0000000000000",
-            "call_0000000000000",
-            "-1-call_0000000000000",
-        ] {
-            assert_eq!(Cursor::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn page_links_keep_the_filter() {
-        let query = RequestsQuery {
-            key: Some("key_1".into()),
-            model: Some(" a&b=\"c ".into()),
-            outcome: Some("no_usage".into()),
-            before: Some(String::new()),
-        };
-        let filter = Filter::read(&query).unwrap();
-        let last = Cursor {
-            ended_ms: 5,
-            id: CallId(0),
-        };
-        assert_eq!(
-            filter.path(Some(last)),
-            "/portal/requests?key=key%5F1&model=a%26b%3D%22c&outcome=no_usage\
-             &before=5-call_0000000000000"
-        );
-        assert!(!filter.path(None).contains("before"));
     }
 }

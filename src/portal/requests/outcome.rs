@@ -2,7 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::ledger::Outcome;
+use crate::{
+    ledger::{Call, Outcome},
+    wire::error::RecordedFailure,
+};
 
 /// A short label, and an explanation.
 ///
@@ -11,55 +14,83 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered => ("Answered", "The model answered in full."),
         Outcome::ClientLeft => (
-            "You left early",
-            "Your client closed the connection before the answer was complete. The tokens that the \
-             model used all the same are charged.",
+            "Client disconnected",
+            "Your client closed the connection before the answer was complete.",
         ),
         Outcome::ProviderFailed => (
             "Failed",
-            "The model could not answer, and nothing of an answer was sent. Nothing was charged. It \
-             is safe to try again.",
+            "The model could not answer, and nothing of an answer was sent. Nothing was charged.",
         ),
         Outcome::Interrupted => (
-            "Broke off",
+            "Interrupted",
             "The answer broke off before its end, and your client was told so. Nothing was charged. \
-             Try the whole request again.",
+             It is safe to send the whole request again.",
         ),
         Outcome::NoUsage => (
-            "Not counted",
-            "The answer came without a count of its tokens, so nothing was charged.",
+            "Not billed (no usage reported)",
+            "The model answered, but its tokens were not reported. Nothing was charged.",
         ),
         Outcome::NotCharged => (
-            "Withheld",
-            "The charge could not be written, so nothing was charged and the answer was not \
-             completed. Try again.",
+            "Not delivered",
+            "We could not save the charge, so the answer was not completed and nothing was charged. \
+             It is safe to send the request again.",
         ),
         Outcome::NotRenewed => (
-            "Stopped midway",
-            "The request needed another step after running a tool, and there was not enough credit \
-             for it, the limit per minute was reached, or its key was disabled. Nothing was charged.",
+            "Stopped after a tool",
+            "The request needed another step after running a tool. There was not enough credit for \
+             it, a limit per minute was reached, or its key was disabled. Nothing was charged.",
         ),
         Outcome::Stopped => (
-            "Stopped",
+            "Service restarted",
             "The service was restarted before the answer was complete. Nothing was charged. It is \
-             safe to try again.",
+             safe to send the request again.",
         ),
         Outcome::Lost => (
-            "Failed",
-            "The request ended through a fault of ours. Nothing was charged.",
+            "Internal error",
+            "Something went wrong on our side. Nothing was charged. It is safe to send the request \
+             again; if it happens again, ask for help and quote the request ID.",
         ),
     }
 }
 
-pub(crate) fn explanation(outcome: Outcome) -> &'static str {
-    label_and_explanation(outcome).1
+pub(crate) fn label(outcome: Outcome) -> &'static str {
+    label_and_explanation(outcome).0
 }
 
-/// The label in a select field, where labels must be distinct.
-pub(crate) fn option_label(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Lost => "Failed through a fault of ours",
-        other => label_and_explanation(other).0,
+/// What happened to a call, and what its sender can do.
+pub(crate) fn explanation(call: &Call) -> String {
+    let explanation = label_and_explanation(call.outcome).1;
+    let more = match (call.outcome, call.failure.as_deref()) {
+        (Outcome::ProviderFailed, Some(failure)) => advice(RecordedFailure::read(failure)),
+        (Outcome::ClientLeft, _) if call.charged.is_some() => {
+            "The model went on, and everything that it used is charged."
+        }
+        (Outcome::ClientLeft, _) => "Nothing was charged.",
+        _ => return explanation.to_owned(),
+    };
+    format!("{explanation} {more}")
+}
+
+/// Why a model could not answer, and whether a request is worth sending again.
+fn advice(failure: RecordedFailure) -> &'static str {
+    match failure {
+        RecordedFailure::Refused => {
+            "The model refused this request as it is: it will fail again unchanged. The error that your \
+             client received says what to change."
+        }
+        RecordedFailure::RateLimited => {
+            "The model had too many requests at that moment. It is safe to send the request again, after a pause."
+        }
+        RecordedFailure::Timeout => {
+            "The model did not answer in time. It is safe to send the request again."
+        }
+        RecordedFailure::Misconfigured => {
+            "The model could not be used, through a fault on our side. It is safe to send the request again \
+             later; if it still fails, ask for help and quote the request ID."
+        }
+        RecordedFailure::Unavailable => {
+            "The model was not available. It is safe to send the request again."
+        }
     }
 }
 
@@ -75,16 +106,27 @@ pub(crate) fn badge(outcome: Outcome) -> Markup {
         | Outcome::Stopped
         | Outcome::Lost => "badge bad",
     };
-    html! { span class=(class) { (label_and_explanation(outcome).0) } }
+    html! { span class=(class) { (label(outcome)) } }
+}
+
+/// The label for operators, who know the parts of the system.
+pub(crate) fn operator_label(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::ProviderFailed => "Provider failed",
+        Outcome::NotCharged => "Withheld (charge not saved)",
+        Outcome::NotRenewed => "Next step refused",
+        Outcome::Stopped => "Gateway stopped",
+        other => label(other),
+    }
 }
 
 /// The text for a stored tool outcome.
 pub(crate) fn tool_result(kept: &str) -> &'static str {
     match kept {
         "done" => "Done",
-        "unknown_tool" => "There is no such tool",
-        "bad_arguments" => "The model asked for something impossible",
-        "timed_out" => "Took too long",
+        "unknown_tool" => "No such tool",
+        "bad_arguments" => "Invalid arguments from the model",
+        "timed_out" => "Timed out",
         _ => "Failed",
     }
 }
@@ -95,12 +137,21 @@ mod tests {
 
     #[test]
     fn every_outcome_has_a_text_and_labels_are_distinct() {
-        let mut choices: Vec<_> = Outcome::ALL.into_iter().map(option_label).collect();
-        choices.sort_unstable();
-        choices.dedup();
-        assert_eq!(choices.len(), Outcome::ALL.len());
-        for outcome in Outcome::ALL {
-            let text = explanation(outcome).to_lowercase();
+        let mut labels: Vec<_> = Outcome::ALL.into_iter().map(label).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), Outcome::ALL.len());
+        let explanations = Outcome::ALL.map(|outcome| label_and_explanation(outcome).1);
+        let advice = [
+            RecordedFailure::Refused,
+            RecordedFailure::RateLimited,
+            RecordedFailure::Timeout,
+            RecordedFailure::Misconfigured,
+            RecordedFailure::Unavailable,
+        ]
+        .map(advice);
+        for text in explanations.into_iter().chain(advice) {
+            let text = text.to_lowercase();
             assert!(text.ends_with('.'), "{text}");
             for inner in ["provider", "upstream", "database", "gateway", "operator"] {
                 assert!(!text.contains(inner), "{text}");

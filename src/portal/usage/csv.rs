@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::names::Names;
-use crate::ledger::DayUse;
+use crate::{ledger::DayUse, portal::csv::field};
 
 const COLUMNS: &str = "day,key name,key prefix,model,requests,charged requests,prompt tokens,\
      cached tokens,completion tokens,reasoning tokens,cost USD,project,member\r\n";
@@ -34,44 +34,4 @@ pub(crate) fn render(rows: &[DayUse], names: &Names) -> String {
         );
     }
     text
-}
-
-/// Quotes a text as one field. A text that spreadsheets would run as a formula gets a leading apostrophe.
-fn field(text: &str) -> String {
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
-        "'"
-    } else {
-        ""
-    };
-    if text.contains([',', '"', '\r', '\n']) {
-        format!("\"{guard}{}\"", text.replace('"', "\"\""))
-    } else {
-        format!("{guard}{text}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_quoted_and_formulas_escaped() {
-        for (text, expected) in [
-            ("plain", "plain"),
-            ("", ""),
-            ("a,b", "\"a,b\""),
-            ("say \"hi\"", "\"say \"\"hi\"\"\""),
-            ("two\r\nlines", "\"two\r\nlines\""),
-            ("=1+1", "'=1+1"),
-            ("+1", "'+1"),
-            ("-1", "'-1"),
-            ("@SUM(A1)", "'@SUM(A1)"),
-            ("\tcmd", "'\tcmd"),
-            ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
-            ("\r=1", "\"'\r=1\""),
-            ("a=1", "a=1"),
-        ] {
-            assert_eq!(field(text), expected, "{text:?}");
-        }
-    }
 }

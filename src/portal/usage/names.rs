@@ -19,7 +19,7 @@ pub(crate) struct Names {
     /// IDs of those that the person may see. The others are called by their IDs.
     seen_keys: HashSet<String>,
     projects: Vec<Project>,
-    /// E-mail addresses by the ID of the person.
+    /// Emails by the ID of the person.
     people: HashMap<String, String>,
 }
 
@@ -64,14 +64,28 @@ impl Names {
         projects::name_of(&self.projects, &row.project_id)
     }
 
-    /// The person who made the row's key: the e-mail address, or the ID of one who was removed. `None` for a service key.
+    /// The person who made the row's key: the email, or the ID of one who was removed. `None` for a service key.
     pub(crate) fn member(&self, row: &DayUse) -> Option<&str> {
-        let id = self.member_id(row)?;
+        let id = self.member_id(&row.key_id)?;
         Some(self.people.get(id).map_or(id, String::as_str))
     }
 
-    fn member_id(&self, row: &DayUse) -> Option<&str> {
-        self.keys.get(&row.key_id)?.payer.member_id.as_deref()
+    fn member_id(&self, key_id: &str) -> Option<&str> {
+        self.keys.get(key_id)?.payer.member_id.as_deref()
+    }
+
+    /// The ID of the group that a request belongs to, given its model, key and project.
+    pub(crate) fn group_id<'a>(
+        &'a self,
+        by: GroupBy,
+        (model, key_id, project_id): (&'a str, &'a str, &'a str),
+    ) -> &'a str {
+        match by {
+            GroupBy::Model => model,
+            GroupBy::Key => key_id,
+            GroupBy::Project => project_id,
+            GroupBy::Member => self.member_id(key_id).unwrap_or_default(),
+        }
     }
 
     /// The group that a row belongs to.
@@ -85,7 +99,7 @@ impl Names {
             GroupBy::Model => plain(&row.model, &row.model),
             GroupBy::Project => plain(&row.project_id, self.project(row)),
             GroupBy::Member => plain(
-                self.member_id(row).unwrap_or_default(),
+                self.member_id(&row.key_id).unwrap_or_default(),
                 self.member(row).unwrap_or(SERVICE_KEYS),
             ),
             GroupBy::Key => {

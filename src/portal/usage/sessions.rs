@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::period::Period;
 use crate::{
     ledger::{SessionCursor, SessionUse},
     portal::{
@@ -10,10 +11,16 @@ use crate::{
     },
 };
 
-/// One page of sessions, and the links to others. `is_first` tells whether it is the newest page.
-pub(crate) fn table(days: u16, sessions: &mut Vec<SessionUse>, is_first: bool) -> Markup {
+/// One page of sessions, and the links to others. `is_first` tells whether it is the newest page; `requests`, whether the
+/// person may see the requests of a session.
+pub(crate) fn table(
+    period: Period,
+    sessions: &mut Vec<SessionUse>,
+    is_first: bool,
+    requests: bool,
+) -> Markup {
     let older = paging::cut(sessions).map(SessionUse::cursor);
-    let first = format!("/portal/usage?days={days}&by=session");
+    let first = format!("/portal/usage?{}&by=session", period.query());
     let older = older.map(|cursor: SessionCursor| {
         let before = cursor.to_text();
         format!("{first}&before={}", layout::encoded(&before))
@@ -36,10 +43,10 @@ pub(crate) fn table(days: u16, sessions: &mut Vec<SessionUse>, is_first: bool) -
                 tbody {
                     @if sessions.is_empty() {
                         tr { td.muted colspan="7" {
-                            "No coding agent named its session in these days. Claude Code and Codex do."
+                            "No coding agent named its session in this period. Claude Code and Codex do."
                         } }
                     }
-                    @for used in sessions.iter() { (row(used)) }
+                    @for used in sessions.iter() { (row(used, requests)) }
                 }
             }
         }
@@ -47,19 +54,24 @@ pub(crate) fn table(days: u16, sessions: &mut Vec<SessionUse>, is_first: bool) -
     }
 }
 
-fn row(used: &SessionUse) -> Markup {
+fn row(used: &SessionUse, requests: bool) -> Markup {
+    let path = format!(
+        "/portal/requests?session={}",
+        layout::encoded(&used.session)
+    );
     html! {
         tr {
             th scope="row" {
-                code { (used.session) }
+                @if requests { a href=(path) { code { (used.session) } } }
+                @else { code { (used.session) } }
                 @if let Some(client) = &used.client { " " span.muted { (client) } }
             }
-            td { (moment(used.last_ms.div_euclid(1_000))) }
-            td.number { (count(used.calls)) }
-            td.number { (count(used.prompt)) }
-            td.number { (cache_hits(used)) }
-            td.number { (count(used.completion)) }
-            td.number { (money(used.cost)) }
+            td data-label="Last used" { (moment(used.last_ms.div_euclid(1_000))) }
+            td.number data-label="Requests" { (count(used.calls)) }
+            td.number data-label="Input tokens" { (count(used.prompt)) }
+            td.number data-label="From cache" { (cache_hits(used)) }
+            td.number data-label="Output tokens" { (count(used.completion)) }
+            td.number data-label="Cost" { (money(used.cost)) }
         }
     }
 }

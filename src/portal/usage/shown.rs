@@ -2,10 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::sums::GroupBy;
-
-/// The periods to choose from, in days.
-pub(crate) const RANGES: [u16; 3] = [7, 30, 90];
+use super::{period::Period, sums::GroupBy};
 
 /// What usage is divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +21,7 @@ impl Shown {
         Self::Sessions,
     ];
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Groups(by) => by.as_str(),
             Self::Sessions => "session",
@@ -37,26 +34,20 @@ impl Shown {
 }
 
 /// Links to select the period and the grouping.
-pub(crate) fn choices(count: u16, shown: Shown) -> Markup {
+pub(crate) fn choices(period: Period, shown: Shown) -> Markup {
     let chosen = |is: bool| is.then_some("true");
     html! {
         nav.choices aria-label="What is shown" {
-            ul {
-                @for days in RANGES {
-                    li {
-                        a href={ "/portal/usage?days=" (days) "&by=" (shown.as_str()) }
-                            aria-current=[chosen(days == count)] { (days) " days" }
-                    }
-                }
-            }
+            (period.choices(shown.as_str()))
             ul {
                 @for one in Shown::ALL {
                     li {
-                        a href={ "/portal/usage?days=" (count) "&by=" (one.as_str()) }
+                        a href={ "/portal/usage?" (period.query()) "&by=" (one.as_str()) }
                             aria-current=[chosen(one == shown)] { "By " (one.as_str()) }
                     }
                 }
             }
         }
+        (period.form(shown.as_str()))
     }
 }

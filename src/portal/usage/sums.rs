@@ -1,4 +1,4 @@
-//! Sums of usage rows by model, key, project or member, and by day.
+//! Sums of usage rows by model, key, project or member, and by day, hour or minute.
 
 use std::collections::HashMap;
 
@@ -7,6 +7,8 @@ use crate::{base::money::NanoUsd, ledger::DayUse};
 
 /// Most groups of a page.
 const MAX_GROUPS: usize = 200;
+/// The ID of groups that were merged; no other group has it.
+const MERGED: &str = "*";
 
 /// What usage is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,27 @@ pub(crate) struct Totals {
     pub completion: u64,
     pub reasoning: u64,
     pub cost: NanoUsd,
+    /// Requests that were refused before they became calls. They count as errors.
+    pub refused: u64,
 }
 
 impl Totals {
+    /// The requests that were not answered: calls that were not charged, and refused requests.
+    pub(crate) fn errors(&self) -> u64 {
+        self.calls.saturating_sub(self.charged) + self.refused
+    }
+
+    /// The share of requests that were errors, e.g. `2.5 %`.
+    pub(crate) fn error_rate(&self) -> String {
+        let all = u128::from(self.calls) + u128::from(self.refused);
+        let rounded = u128::from(self.errors()) * 1_000 + all / 2;
+        match rounded.checked_div(all) {
+            None => "–".into(),
+            Some(0) if self.errors() > 0 => "< 0.1 %".into(),
+            Some(tenths) => format!("{}.{} %", tenths / 10, tenths % 10),
+        }
+    }
+
     pub(crate) fn of(rows: &[DayUse]) -> Self {
         let mut totals = Self::default();
         for row in rows {
@@ -57,6 +77,7 @@ impl Totals {
             completion: row.completion,
             reasoning: row.reasoning,
             cost: row.cost,
+            refused: 0,
         });
     }
 
@@ -68,6 +89,7 @@ impl Totals {
             (&mut self.cached, other.cached),
             (&mut self.completion, other.completion),
             (&mut self.reasoning, other.reasoning),
+            (&mut self.refused, other.refused),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -78,6 +100,8 @@ impl Totals {
 
 /// The usage of one model, key, project or member.
 pub(crate) struct Group<'a> {
+    /// Empty for service keys.
+    pub id: &'a str,
     pub name: &'a str,
     /// The prefix of a key; names of keys are not unique.
     pub prefix: Option<&'a str>,
@@ -101,6 +125,7 @@ pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, names: &'a Names) -> 
     for row in rows {
         let Named { id, name, prefix } = names.group(row, by);
         let group = groups.entry(id).or_insert_with(|| Group {
+            id,
             name,
             prefix,
             totals: Totals::default(),
@@ -126,6 +151,7 @@ pub(crate) fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, names: &'a Names) -> 
 
 fn merged(groups: Vec<Group<'_>>) -> Group<'_> {
     let mut all = Group {
+        id: MERGED,
         name: "all others",
         prefix: None,
         totals: Totals::default(),
@@ -213,6 +239,25 @@ mod tests {
             by_day.merge(&group.by_day["2026-11-15"]);
         }
         assert_eq!((all, by_day), (Totals::of(&rows), Totals::of(&rows)));
+    }
+
+    #[test]
+    fn calls_that_were_not_charged_and_refused_requests_are_errors() {
+        let rate = |calls, charged, refused| {
+            let totals = Totals {
+                calls,
+                charged,
+                refused,
+                ..Totals::default()
+            };
+            (totals.errors(), totals.error_rate())
+        };
+        assert_eq!(rate(0, 0, 0), (0, "–".into()));
+        assert_eq!(rate(10, 10, 0), (0, "0.0 %".into()));
+        assert_eq!(rate(40, 39, 0), (1, "2.5 %".into()));
+        assert_eq!(rate(13, 12, 0), (1, "7.7 %".into()));
+        assert_eq!(rate(9, 9, 1), (1, "10.0 %".into()));
+        assert_eq!(rate(5_000, 4_999, 0), (1, "< 0.1 %".into()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Every hour, deletes expired sessions and links of the portal and old alerts, and credits payments that could not
+//! Every hour, deletes expired sessions and links of the portal, old alerts and old refused requests, and credits payments that could not
 //! be credited when they were delivered.
 
 use std::{sync::Arc, time::Duration};
@@ -11,6 +11,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_hours(1);
 /// Seconds for which closed alerts are kept.
 const ALERT_RETENTION: i64 = 90 * 86_400;
+/// For how long refused requests are kept and counted.
+const REFUSED_RETENTION_MS: i64 = 30 * 86_400_000;
 
 /// Runs until shutdown is requested. Nothing depends on its timing, because expired sessions are refused anyway.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
@@ -22,6 +24,10 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
             let kept_since = timestamp::now() - ALERT_RETENTION;
             if let Err(error) = gateway.backoffice.prune_alerts(kept_since).await {
                 tracing::warn!(%error, "deleting old alerts failed; retrying in an hour");
+            }
+            let kept_since = timestamp::now_ms() - REFUSED_RETENTION_MS;
+            if let Err(error) = gateway.backoffice.prune_refused(kept_since).await {
+                tracing::warn!(%error, "deleting old refused requests failed; retrying in an hour");
             }
             actions::credit_pending_payments(&gateway).await;
             tokio::time::sleep(INTERVAL).await;

@@ -17,6 +17,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
             now = seconds.tick() => {
                 let elapsed = now.duration_since(started) + Duration::from_millis(500);
                 gateway.traffic.tick(elapsed.as_secs());
+                gateway.breakdown.tick(elapsed.as_secs(), &gateway.metrics);
             }
             () = gateway.shutdown.requested() => return,
         }

@@ -24,6 +24,12 @@ const ABANDONED_RETRY_AFTER: u64 = 5;
 /// with them a body has less than 1,000, and programs that print the whole body stay readable.
 pub(super) const MAX_MESSAGE_BYTES: usize = 600;
 pub(super) const MAX_PARAM_BYTES: usize = 200;
+/// What is left of a long message beside a long URL.
+const MIN_MESSAGE_BYTES: usize = 200;
+
+/// The field with the page of the portal that shows the request.
+pub(crate) const REQUEST_URL: &str = "request_url";
+const UPSTREAM_ERROR: &str = "upstream_error";
 
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
@@ -62,11 +68,37 @@ impl Envelope {
         self
     }
 
+    /// Adds the page of the portal that shows the request, if there is one. A long message is cut to make room for it.
+    #[must_use]
+    pub(crate) fn with_request_url(mut self, url: Option<String>) -> Self {
+        if let Some(url) = url {
+            self.message = cut(self.message, message_bytes_beside(&url));
+            self.extra.insert(REQUEST_URL.into(), url.into());
+        }
+        self
+    }
+
+    /// The page that [`Self::with_request_url`] has set.
+    pub(crate) fn request_url(&self) -> Option<&Value> {
+        self.extra.get(REQUEST_URL)
+    }
+
+    /// The most specific name of this error: its code, or its type where the code is the same for several types. The
+    /// portal tells by it what to do.
+    pub(crate) fn reason(&self) -> &str {
+        match self.code.as_deref() {
+            // The code of an upstream error is the provider's HTTP status.
+            None | Some("payment_required" | "forbidden") => self.kind,
+            Some(_) if self.kind == UPSTREAM_ERROR => self.kind,
+            Some(code) => code,
+        }
+    }
+
     /// Label of this error in metrics: its code if it has one, otherwise its type. It has few distinct values.
     fn label(&self) -> String {
         match (&self.code, self.kind) {
             // The code of an upstream error is the provider's HTTP status, which can be any number.
-            (_, "upstream_error") | (None, _) => self.kind.to_owned(),
+            (_, UPSTREAM_ERROR) | (None, _) => self.kind.to_owned(),
             (Some(code), _) => code.clone(),
         }
     }
@@ -165,6 +197,14 @@ impl GatewayError {
     pub(crate) fn event(&self) -> Envelope {
         self.envelope().with_retry_after(self.retry_after())
     }
+}
+
+/// Most bytes of a message in a body that names this page.
+pub(super) fn message_bytes_beside(url: &str) -> usize {
+    let field = url.len() + REQUEST_URL.len() + r#","":"""#.len();
+    MAX_MESSAGE_BYTES
+        .saturating_sub(field)
+        .max(MIN_MESSAGE_BYTES)
 }
 
 /// Cuts a text that is longer than `most` bytes in JSON, at the end of a character.

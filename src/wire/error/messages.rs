@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     GatewayError, REFUSALS_EXCEEDED, UpstreamError,
-    envelope::{MAX_MESSAGE_BYTES, MAX_PARAM_BYTES, cut},
+    envelope::{MAX_MESSAGE_BYTES, MAX_PARAM_BYTES, REQUEST_URL, cut, message_bytes_beside},
     overflow,
 };
 use crate::base::{
@@ -25,18 +25,27 @@ const UPSTREAM_ERROR: &str = "upstream_error";
 const OVERLOADED: u16 = 529;
 
 impl GatewayError {
-    /// The response to a request of the Messages API.
-    pub(crate) fn messages_response(&self, request_id: &str) -> Response {
+    /// The response to a request of the Messages API. `request_url` is the page of the portal that shows the request.
+    pub(crate) fn messages_response(
+        &self,
+        request_id: &str,
+        request_url: Option<String>,
+    ) -> Response {
         let (status, kind, code) = self.messages_wire();
-        let body = json!({
+        let url = request_url.as_deref();
+        let most = url.map_or(MAX_MESSAGE_BYTES, message_bytes_beside);
+        let mut body = json!({
             "type": "error",
             "error": {
                 "type": kind,
-                "message": cut(self.messages_text(), MAX_MESSAGE_BYTES),
+                "message": cut(self.messages_text(), most),
                 "details": self.details(code),
             },
             "request_id": request_id,
         });
+        if let Some(url) = request_url {
+            body["error"][REQUEST_URL] = url.into();
+        }
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = status;
         let headers = response.headers_mut();

@@ -15,16 +15,56 @@ mod envelope;
 mod messages;
 mod over_budget;
 mod overflow;
+mod recorded;
 mod unpaid;
 mod upstream;
 
-pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed};
+pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed, REQUEST_URL};
 pub(crate) use over_budget::OverBudget;
+pub(crate) use recorded::RecordedFailure;
 pub(crate) use unpaid::Unpaid;
 pub(crate) use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
 /// Code of [`GatewayError::TooManyRefused`].
 pub(crate) const REFUSALS_EXCEEDED: &str = "refusals_exceeded";
+
+/// What [`Envelope::reason`] can be.
+#[cfg(test)]
+pub(crate) const REASONS: &[&str] = &[
+    "abandoned_exceeded",
+    "admission_state_unavailable",
+    "answer_not_kept",
+    "body_memory_exhausted",
+    "budget_exceeded",
+    "context_length_exceeded",
+    "counts_exceeded",
+    "credit_reservation_unavailable",
+    "credits_expired",
+    "gateway_error",
+    "idempotency_in_progress",
+    "idempotency_key_reused",
+    "insufficient_credits",
+    "internal_error",
+    "invalid_api_key",
+    "invalid_request_error",
+    "missing_api_key",
+    "model_not_allowed",
+    "model_not_found",
+    "no_account",
+    "overloaded",
+    "previous_response_not_found",
+    "rate_limit_unavailable",
+    "recording_cut",
+    REFUSALS_EXCEEDED,
+    "route_not_found",
+    "rpm_exceeded",
+    "service_unavailable",
+    "thread_unsupported_request",
+    "tier_upgrade_required",
+    "tpm_exceeded",
+    "upstream_error",
+    "websocket_not_served",
+];
 
 /// A failed request; `Display` is the message that the caller reads.
 #[derive(Debug, thiserror::Error)]

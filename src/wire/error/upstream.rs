@@ -18,7 +18,7 @@ pub enum UpstreamError {
     Idle(Duration),
     #[error("response not finished within {0:?}")]
     TooLong(Duration),
-    #[error("responded with status {status}")]
+    #[error("responded with status {status}{}", if *about_us { Self::ABOUT_US } else { "" })]
     Status {
         status: u16,
         /// The provider's message without names and secrets, if it concerns the caller's request.
@@ -50,6 +50,16 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    // What failures begin or end with, by which they are recognised once they are recorded (`recorded.rs`).
+    pub(super) const STATUS: &str = "responded with status ";
+    pub(super) const ABOUT_US: &str = ": it refuses the gateway's key or region";
+    pub(super) const REPORTED: &str = "reported a failure in the response";
+    pub(super) const TIMEOUTS: [&str; 3] = [
+        "no response within",
+        "no data for",
+        "response not finished within",
+    ];
+
     /// Error for JSON that does not have the expected form. It names the position but does not quote the text, which
     /// may be a caller's content.
     pub(crate) fn unreadable(error: &serde_json::Error) -> Self {

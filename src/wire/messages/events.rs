@@ -9,7 +9,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{NativeEvent, NewMessage, answer::stop_reason, ids::ToolIds, usage};
 use crate::wire::{
     chat::{Bill, FinishReason, Usage},
-    error::Envelope,
+    error::{Envelope, REQUEST_URL},
     json_text::JsonText,
     json_writer::JsonWriter,
     stream_writer::StreamWriter,
@@ -186,6 +186,7 @@ pub(crate) fn error_event(envelope: &Envelope, request_id: &str) -> Bytes {
         _ => ("api_error", envelope.code.as_deref()),
     };
     let mut details = envelope.extra.clone();
+    let request_url = details.remove(REQUEST_URL);
     details.insert("error_code".into(), json!(code));
     // Some clients show the message alone.
     let page = details.get("billing_url").and_then(Value::as_str);
@@ -193,11 +194,14 @@ pub(crate) fn error_event(envelope: &Envelope, request_id: &str) -> Bytes {
         Some(page) => format!("{} {page}", envelope.message),
         None => envelope.message.clone(),
     };
-    let error = json!({
+    let mut error = json!({
         "type": "error",
         "error": { "type": kind, "message": message, "details": details },
         "request_id": request_id,
     });
+    if let Some(url) = request_url {
+        error["error"][REQUEST_URL] = url;
+    }
     format!("event: error\ndata: {error}\n\n").into()
 }
 

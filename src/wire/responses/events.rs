@@ -14,7 +14,7 @@ use super::{
 };
 use crate::wire::{
     chat::{Bill, FinishReason},
-    error::Envelope,
+    error::{Envelope, REQUEST_URL},
     json_text::JsonText,
     stream_writer::StreamWriter,
 };
@@ -276,7 +276,10 @@ pub(crate) fn failure_events(
     sequence: u64,
     output: &[Value],
 ) -> [Bytes; 2] {
-    let failed = response.failed(output, &envelope.message);
+    let mut failed = response.failed(output, &envelope.message);
+    if let Some(url) = envelope.request_url() {
+        failed["error"][REQUEST_URL] = url.clone();
+    }
     [
         error_event(envelope, sequence),
         event(

@@ -11,31 +11,44 @@ const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, pa
 
 /** The portal's pages in the navigation, in its order. */
 export const PAGES = [
-  page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
+  page('overview', '/portal', 'Overview', 'Balance', 'Spent today', 'Daily cost', 'Latest requests', 'All requests'),
   page('keys', '/portal/keys', 'API keys', 'production', 'Website', 'old laptop', 'disabled', 'Create key'),
-  page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
-  page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
+  page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
+  page('playground', '/portal/playground', 'Playground', 'Model', 'Settings', 'Message', 'Send'),
+  page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
-  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
+  page('usage', '/portal/usage', 'Usage', 'Daily cost', 'Daily requests', 'Usage by model', 'Download as CSV'),
+  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit', 'Auto top-up', 'Test mode'),
   page('budgets', '/portal/budgets', 'Budgets', 'Everyone', 'Project Website', 'Key production', 'only tells', 'Set budget'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
-  page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
-  page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
+  page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one', 'Two-factor authentication', 'Delete account'),
 ];
 
 /** Pages reached from those, and special states of them. */
 export const STATES = [
   page('usage-by-member', '/portal/usage?by=member', 'Usage by member', 'Service keys'),
+  page('usage-last-hour', '/portal/usage?range=1h', 'Cost by minute', 'Usage by minute', 'Time to first token'),
+  page('requests-errors', '/portal/requests?outcome=errors&last=24h', 'Errors only', 'Failed', 'Download as CSV'),
   page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
   {
     name: 'request',
-    says: ['Request', 'svc-basic', 'What it cost', 'Charged', 'Steps', 'convert_units'],
+    says: ['Request', 'svc-basic', 'Cost breakdown', 'Charged', 'Steps', 'convert_units'],
     async open(page) {
       await go(page, '/portal/requests?model=svc-basic');
       await follow(page, () => page.click('main tbody a'));
     },
   },
+  page('refused-requests', '/portal/requests/refused', 'Refused requests', 'Last 24 hours', 'Unknown model'),
+  {
+    name: 'refused-request',
+    says: ['Unknown model', 'What to do', 'How often', 'svc-natve-fast'],
+    async open(page) {
+      await go(page, '/portal/requests/refused?code=model_not_found');
+      await follow(page, () => page.click('main > .scroll tbody a'));
+    },
+  },
+  page('found-nothing', '/portal/requests/find?id=nothing', 'Find a request', 'No matching requests'),
   {
     name: 'delete-key',
     says: ['Delete old laptop?', 'Keep it'],
@@ -52,10 +65,22 @@ export const STATES = [
       await clickTo(page, 'link', 'Edit old laptop');
     },
   },
-  page('projects', '/portal/projects', 'Projects', 'Website', 'Create project'),
+  page('auto-top-up', '/portal/billing/top-up', 'Auto top-up', 'At most in a calendar month', 'Turn on'),
+  page('billing-details', '/portal/billing/details', 'Billing details', 'Save'),
+  page('statements', '/portal/billing/statements', 'Statements', 'To date'),
+  {
+    name: 'statement',
+    says: ['Statement to date', 'Opening balance', 'svc-standard', 'Invoice 2026-0417', 'Closing balance'],
+    async open(page) {
+      await go(page, '/portal/billing/statements');
+      await follow(page, () => page.click('main li a'));
+    },
+  },
+  page('two-factor', '/portal/settings/two-factor', 'Two-factor authentication', 'authenticator app', 'Set up'),
+  page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Keep it'),
   page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
-  page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
+  page('nothing-found', '/portal/requests?outcome=lost', 'No matching requests.'),
   {
     name: 'not-found',
     says: ['Not found', 'To your overview'],
@@ -89,11 +114,11 @@ export const ACTIONS = [
   },
   {
     name: 'answered',
-    says: ['You', 'Answer', 'tokens in'],
+    says: ['You', 'svc-native-fast', 'tokens in', 'first token after'],
     async open(page) {
       await go(page, '/portal/playground');
       await (await named(page, 'button', 'Send')).click();
-      await until(page, () => document.querySelector('#playground-status').textContent.includes('tokens in'));
+      await until(page, () => document.querySelector('.message .meta a') !== null);
     },
   },
 ];
@@ -103,15 +128,16 @@ let guesses = 0;
 /** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
+  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
+  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
   page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
-  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
+  page('console-configuration', '/portal/console/config', 'Configuration', 'Models', 'Aliases', 'Deployments', 'Providers', 'svc-flex-beta-3.6', 'Add a provider'),
   page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
-  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
-  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
   page('console-alerts', '/portal/console/alerts', 'Alerts', 'Each opens once', 'Over'),
+  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
   page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
 ];
 export const CONSOLE_STATES = [
@@ -140,6 +166,15 @@ export const CONSOLE_STATES = [
       await follow(page, () => page.click('main tbody a'));
     },
   },
+  page('console-refused-requests', '/portal/console/requests/refused', 'Refused requests', 'svc-natve-fast'),
+  {
+    name: 'console-refused-request',
+    says: ['Unknown model', 'svc-natve-fast', 'How often'],
+    async open(page) {
+      await go(page, '/portal/console/requests/refused?model=svc-natve-fast');
+      await follow(page, () => page.click('main > .scroll tbody a'));
+    },
+  },
   {
     name: 'console-invited',
     says: ['bob@example.com', '/portal/welcome?link='],
@@ -150,6 +185,10 @@ export const CONSOLE_STATES = [
       await clickTo(page, 'button', 'Invite');
     },
   },
+  page('console-config-model', '/portal/console/config/models/edit?name=svc-pro', 'Model svc-pro', 'Input price', 'Other settings', 'Preview'),
+  page('console-config-deployment', '/portal/console/config/deployments/new', 'New deployment', 'Weight', 'Your cost of input'),
+  page('console-config-history', '/portal/console/config/history', 'History'),
+  page('console-disable-model', '/portal/console/models/disable?model=svc-pro', 'Disable svc-pro?', 'Keep it'),
   {
     name: 'console-audited',
     says: ['Everything adds up'],
@@ -162,7 +201,7 @@ export const CONSOLE_STATES = [
 
 /** Pages for visitors without a session. */
 export const OUTSIDE = [
-  page('sign-in', '/portal/sign-in', 'Sign in', 'E-mail', 'Password', 'Make an account'),
+  page('sign-in', '/portal/sign-in', 'Sign in', 'Email', 'Password', 'Create account'),
   page('console-sign-in', '/portal/console/sign-in', 'Operator token'),
   {
     name: 'dead-link',
@@ -172,10 +211,10 @@ export const OUTSIDE = [
       await go(page, '/portal/welcome?link=of-nobody', 410);
     },
   },
-  page('sign-up', '/portal/sign-up', 'Make an account', 'At least 10 characters.'),
+  page('sign-up', '/portal/sign-up', 'Create account', 'At least 10 characters.'),
   {
     name: 'refused',
-    says: ['The e-mail address or the password is not right.'],
+    says: ['Wrong email or password.'],
     async open(page) {
       page.expected.push('401');
       await go(page, '/portal/sign-in');

@@ -52,6 +52,8 @@ async function create(visitor) {
     const expected = content.includes('status=500') ? 502 : 200;
     assert.equal(response.status, expected, `${model}: ${answer}`);
   }
+  const refused = await chat(keys.production.key, 'Hello!', { model: 'svc-natve-fast' });
+  assert.equal(refused.status, 404);
   const cookies = await visitor.browserContext().cookies();
   return { ...person, cookies };
 }

@@ -190,7 +190,7 @@ export async function signUp(page, { name, email, password }) {
   await fill(page, 'name', name);
   await fill(page, 'email', email);
   await fill(page, 'password', password);
-  await clickTo(page, 'button', 'Make an account');
+  await clickTo(page, 'button', 'Create account');
 }
 
 /** Creates a key in the portal and returns it, as shown once. */

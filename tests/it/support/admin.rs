@@ -75,7 +75,7 @@ impl Admin {
 
     /// Links to request pages on this page, in order.
     pub async fn listed(&self, path: &str) -> Vec<String> {
-        links(&self.page(path).await, "/portal/requests/")
+        links(&self.page(path).await, "/portal/requests/call_")
     }
 }
 

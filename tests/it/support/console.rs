@@ -10,12 +10,14 @@ use super::{
     portal::{Browser, Seen},
 };
 
-pub const PAGES: [&str; 11] = [
+pub const PAGES: [&str; 12] = [
     "/portal/console",
     "/portal/console/accounts",
     "/portal/console/people",
     "/portal/console/requests",
+    "/portal/console/requests/refused",
     "/portal/console/models",
+    "/portal/console/config",
     "/portal/console/limits",
     "/portal/console/deployments",
     "/portal/console/margin",

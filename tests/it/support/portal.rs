@@ -55,6 +55,15 @@ impl Seen {
         assert_eq!(self.header("location"), to);
     }
 
+    /// Asserts the response for a charge in the playground that is not known, or not the visitor's.
+    #[track_caller]
+    pub fn assert_pending(&self) {
+        assert_eq!(
+            (self.status, self.text.as_str()),
+            (202, r#"{"pending":true}"#)
+        );
+    }
+
     /// The text between two texts on the page.
     #[track_caller]
     pub fn between(&self, before: &str, after: &str) -> &str {

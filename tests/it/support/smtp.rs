@@ -46,8 +46,9 @@ impl Received {
     /// The path of the one-time link in the e-mail.
     #[track_caller]
     pub fn link(&self) -> String {
-        let at = self.text.find("/portal/welcome?link=");
-        let at = at.unwrap_or_else(|| panic!("no link in {}", self.text));
+        let secret = self.text.find("?link=");
+        let secret = secret.unwrap_or_else(|| panic!("no link in {}", self.text));
+        let at = self.text[..secret].rfind("/portal/").unwrap();
         let link = self.text[at..].split_whitespace().next().unwrap();
         link.to_owned()
     }

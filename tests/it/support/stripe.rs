@@ -39,6 +39,8 @@ struct Shared {
     address: SocketAddr,
     fault: Mutex<Option<Fault>>,
     requests: Mutex<Vec<CheckoutRequest>>,
+    /// Responses to payments with a saved card, by idempotency key.
+    charges: Mutex<BTreeMap<String, (u16, Value)>>,
 }
 
 /// A request to create a checkout session.
@@ -64,6 +66,7 @@ impl FakeStripe {
             address,
             fault: Mutex::default(),
             requests: Mutex::default(),
+            charges: Mutex::default(),
         });
         let router = Router::new().fallback(serve).with_state(state.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -93,6 +96,14 @@ impl FakeStripe {
         *self.state.fault.lock().unwrap() = fault.into();
     }
 
+    /// The saved card's successful payments in cents, by checkout.
+    pub fn charged(&self) -> BTreeMap<String, i64> {
+        let charges = self.state.charges.lock().unwrap();
+        let paid = charges.iter().filter(|(_, (status, _))| *status == 200);
+        paid.map(|(key, (_, intent))| (key.clone(), intent["amount_received"].as_i64().unwrap()))
+            .collect()
+    }
+
     /// The requests since the last call.
     pub fn requests(&self) -> Vec<CheckoutRequest> {
         std::mem::take(&mut *self.state.requests.lock().unwrap())
@@ -116,8 +127,13 @@ pub async fn order(browser: &Browser, amount: &str) -> Seen {
 }
 
 async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    if request.method() == "GET" {
+        let id = path.strip_prefix("/v1/payment_intents/").unwrap();
+        let saved = json!({ "id": id, "status": "succeeded", "payment_method": "pm_1" });
+        return saved.to_string().into_response();
+    }
     assert_eq!(request.method(), "POST");
-    assert_eq!(request.uri().path(), "/v1/checkout/sessions");
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap();
     let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
@@ -125,6 +141,10 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let pairs = body.split('&').map(|pair| pair.split_once('=').unwrap());
     let fields = pairs.map(|(name, value)| (decoded(name), decoded(value)));
     let fields: BTreeMap<_, _> = fields.collect();
+    if path == "/v1/payment_intents" {
+        return charge(&state, parts.headers, fields).await;
+    }
+    assert_eq!(path, "/v1/checkout/sessions");
     let session = format!("cs_test_{}", &fields["client_reference_id"][9..]);
     state.requests.lock().unwrap().push(CheckoutRequest {
         headers: parts.headers,
@@ -142,6 +162,45 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
             (StatusCode::from_u16(status).unwrap(), body).into_response()
         }
     }
+}
+
+/// Charges the saved card once for each idempotency key, also if the response is then lost.
+async fn charge(state: &Shared, headers: HeaderMap, fields: BTreeMap<String, String>) -> Response {
+    let fault = *state.fault.lock().unwrap();
+    let key = headers["idempotency-key"].to_str().unwrap().to_owned();
+    let (status, body) = {
+        let mut charges = state.charges.lock().unwrap();
+        let new = || match fault {
+            Some(Fault::Answer(status, body)) => (status, serde_json::from_str(body).unwrap()),
+            _ => {
+                let cents: i64 = fields["amount"].parse().unwrap();
+                let paid = json!({
+                    "id": format!("pi_{}", &key["checkout_".len()..]), "status": "succeeded",
+                    "amount_received": cents, "currency": fields["currency"],
+                    "metadata": { "top_up": fields["metadata[top_up]"] },
+                });
+                (200, paid)
+            }
+        };
+        charges.entry(key.clone()).or_insert_with(new).clone()
+    };
+    state
+        .requests
+        .lock()
+        .unwrap()
+        .push(CheckoutRequest { headers, fields });
+    if let Some(Fault::Hang) = fault {
+        std::future::pending::<()>().await;
+    }
+    (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+}
+
+/// The event of a paid checkout that saved the card.
+pub fn paid_and_saved(checkout: &str, session: &str, cents: i64) -> Value {
+    let mut event = paid(checkout, session, cents);
+    event["data"]["object"]["customer"] = "cus_1".into();
+    event["data"]["object"]["payment_intent"] = "pi_1".into();
+    event
 }
 
 /// The event of a paid checkout.

@@ -25,13 +25,30 @@ impl Database {
 
     pub(crate) fn update_account(&self, account: &Account) -> rusqlite::Result<()> {
         self.connection.execute(
-            "UPDATE accounts SET track = ?2, tier = ?3, closed = ?4 WHERE id = ?1",
+            "UPDATE accounts SET email = ?2, name = ?3, track = ?4, tier = ?5, closed = ?6 WHERE id = ?1",
             params![
                 account.id,
+                account.email,
+                account.name,
                 account.plan.track().as_str(),
                 account.plan.tier().as_str(),
                 account.closed
             ],
+        )?;
+        Ok(())
+    }
+
+    /// Sets the names of all keys and projects of an account, and drops the bodies of its responses for retries.
+    pub(crate) fn erase_names(&self, account_id: &str, name: &str) -> rusqlite::Result<()> {
+        for named in [
+            "UPDATE api_keys SET name = ?2 WHERE account_id = ?1",
+            "UPDATE projects SET name = ?2 WHERE account_id = ?1",
+        ] {
+            self.connection.execute(named, params![account_id, name])?;
+        }
+        self.connection.execute(
+            "UPDATE idempotent_responses SET body = NULL WHERE account_id = ?1 AND body IS NOT NULL",
+            params![account_id],
         )?;
         Ok(())
     }

@@ -50,14 +50,22 @@ pub(crate) fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Optio
     Ok(unposted.into_iter().next().map(|(_, call)| call))
 }
 
-/// The calls with this `X-Request-ID`, and those whose response a request with it got, newest first.
-pub(crate) fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
+/// The calls with this `X-Request-ID`, and those whose response a request with it got, newest first: of all accounts, or
+/// of one.
+pub(crate) fn with_request_id(
+    connection: &Connection,
+    account_id: Option<&str>,
+    id: &str,
+) -> rusqlite::Result<Vec<Call>> {
     let query = format!(
         "SELECT {COLUMNS} FROM calls WHERE id IN (SELECT id FROM calls WHERE request_id = ?1
-             UNION SELECT call_id FROM replays WHERE request_id = ?1) ORDER BY id DESC LIMIT {MAX_OF_REQUEST}"
+             UNION SELECT call_id FROM replays WHERE request_id = ?1) AND (?2 IS NULL OR account_id = ?2)
+         ORDER BY id DESC LIMIT {MAX_OF_REQUEST}"
     );
-    let mut calls = read(connection, &query, [id])?;
-    let unposted = unposted_calls(connection, |record| record.request_id == id)?;
+    let mut calls = read(connection, &query, params![id, account_id])?;
+    let unposted = unposted_calls(connection, |record| {
+        record.request_id == id && account_id.is_none_or(|account| record.account_id == account)
+    })?;
     calls.extend(unposted.into_iter().map(|(_, call)| call));
     calls.sort_by_key(|call| Reverse(call.id));
     calls.truncate(MAX_OF_REQUEST);

@@ -158,8 +158,13 @@ pub(crate) fn last_used(
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<DayUse> {
+    read_sum(row, row.get(0)?)
+}
+
+/// Reads the columns after the first, which is the day or another span.
+pub(crate) fn read_sum(row: &Row<'_>, day: String) -> rusqlite::Result<DayUse> {
     Ok(DayUse {
-        day: row.get(0)?,
+        day,
         key_id: row.get(1)?,
         model: row.get(2)?,
         calls: unsigned(row, 3)?,

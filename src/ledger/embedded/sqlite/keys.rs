@@ -112,6 +112,19 @@ pub(crate) fn with_ids(connection: &Connection, ids: &[String]) -> rusqlite::Res
     keys.filter_map(Result::transpose).collect()
 }
 
+/// The keys with these secrets, whether or not they are valid.
+pub(crate) fn with_digests(
+    connection: &Connection,
+    digests: &[KeyDigest],
+) -> rusqlite::Result<Vec<Key>> {
+    let query = format!("SELECT {COLUMNS} FROM api_keys WHERE digest = ?1 OR previous_digest = ?1");
+    let mut key = connection.prepare_cached(&query)?;
+    let keys = digests
+        .iter()
+        .map(|digest| key.query_row([digest.0], read).optional());
+    keys.filter_map(Result::transpose).collect()
+}
+
 fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<Key>> {
     let query = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1");
     let mut key = connection.prepare_cached(&query)?;

@@ -12,6 +12,7 @@ use std::{
 
 use rusqlite::Connection;
 
+pub(crate) mod account_days;
 mod accounts;
 pub(crate) mod audit;
 pub(crate) mod budgets;
@@ -33,6 +34,7 @@ pub(crate) mod record;
 pub(crate) mod redo_log;
 mod redo_pages;
 pub(crate) mod sessions;
+pub(crate) mod spans;
 mod unposted;
 
 pub(crate) use held_now::HeldNow;

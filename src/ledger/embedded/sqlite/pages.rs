@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 
-use rusqlite::{Connection, Row, ToSql, params, params_from_iter, types::ToSqlOutput};
+use rusqlite::{
+    Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter, types::ToSqlOutput,
+};
 
 use super::{
     calls::{read, with_unposted},
@@ -14,23 +16,26 @@ use super::{
 use crate::{
     base::money::NanoUsd,
     ledger::{
-        Account, Call, CallId, CallsPage, Entry, EntryKind, Outcome, SeenCalls,
+        Account, CallsFound, CallsPage, DEFAULT_PROJECT, Entry, EntryKind, Outcome, SeenCalls,
+        calls_page::CallsQuery,
         conditions::{Conditions, Sql, Value},
+        detail::Detail,
     },
 };
 
-/// Selects the calls of a page.
+/// Selects the calls of a page. It owns its names, because the query runs in another thread.
+#[derive(Clone)]
 pub(crate) struct Calls {
     account_id: Option<String>,
     key_id: Option<String>,
     model: Option<String>,
-    outcome: Option<Outcome>,
+    project_id: Option<String>,
+    member_id: Option<String>,
+    session: Option<String>,
+    upstream: Option<String>,
     seen: Option<SeenCalls>,
-    before: Option<(i64, CallId)>,
-    limit: usize,
-    conditions: Conditions,
-    /// Of the daily sums that tell within which times the calls lie.
-    sums: Option<Conditions>,
+    /// The rest of the page.
+    plain: CallsPage<'static>,
 }
 
 impl Calls {
@@ -39,60 +44,105 @@ impl Calls {
             account_id: page.account_id.map(str::to_owned),
             key_id: page.key_id.map(str::to_owned),
             model: page.model.map(str::to_owned),
-            outcome: page.outcome,
+            project_id: page.project_id.map(str::to_owned),
+            member_id: page.member_id.map(str::to_owned),
+            session: page.session.map(str::to_owned),
+            upstream: page.upstream.map(str::to_owned),
             seen: page.seen.cloned(),
-            before: page.before,
-            limit: page.limit,
-            conditions: Conditions::of_calls(Sql::Lite, page),
-            sums: Conditions::of_sums(Sql::Lite, page),
+            plain: CallsPage {
+                outcome: page.outcome,
+                errors_only: page.errors_only,
+                from_ms: page.from_ms,
+                to_ms: page.to_ms,
+                before: page.before,
+                limit: page.limit,
+                ..CallsPage::default()
+            },
         }
     }
 
-    pub(crate) fn find(mut self, connection: &Connection) -> rusqlite::Result<Vec<Call>> {
-        let posted = if self.restrict(connection)? {
-            read(
-                connection,
-                &self.query(),
-                params_from_iter(&self.conditions.values),
-            )?
-        } else {
-            Vec::new()
-        };
-        with_unposted(connection, posted, self.limit, |call| self.shows(call))
-    }
-
-    /// Restricts the query to the times of the sums; `false` if there are none, and so no posted calls.
-    pub(crate) fn restrict(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        let Some(sums) = &self.sums else {
-            return Ok(true);
-        };
-        let times = times_of(connection, sums)?;
-        if let Some((first, last)) = times {
-            self.conditions.within(first, last);
+    fn page(&self) -> CallsPage<'_> {
+        CallsPage {
+            account_id: self.account_id.as_deref(),
+            key_id: self.key_id.as_deref(),
+            model: self.model.as_deref(),
+            project_id: self.project_id.as_deref(),
+            member_id: self.member_id.as_deref(),
+            session: self.session.as_deref(),
+            upstream: self.upstream.as_deref(),
+            seen: self.seen.as_ref(),
+            ..self.plain
         }
-        Ok(times.is_some())
     }
 
-    pub(crate) fn query(&self) -> String {
-        let (columns, limit) = (list_columns(), self.limit);
-        let (conditions, order) = (
-            &self.conditions.text,
-            self.conditions.newest_first("ended_at_ms"),
-        );
-        format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}")
+    pub(crate) fn find(&self, connection: &Connection) -> rusqlite::Result<CallsFound> {
+        let (mut posted, mut floor_ms) = (Vec::new(), None);
+        if let Some(page) = self.restricted(connection)? {
+            floor_ms = floor_of(connection, &page)?;
+            let CallsQuery { text, values } = Self::query(&page.down_to(floor_ms));
+            posted = read(connection, &text, params_from_iter(&values))?;
+        }
+        let limit = self.plain.limit;
+        let calls = with_unposted(connection, posted, limit, |call| self.shows(call))?;
+        Ok(CallsFound::new(calls, limit, floor_ms))
+    }
+
+    /// The page restricted to the times of the sums; `None` if there are none, and so no posted calls.
+    pub(crate) fn restricted(
+        &self,
+        connection: &Connection,
+    ) -> rusqlite::Result<Option<CallsPage<'_>>> {
+        let page = self.page();
+        let Some(sums) = Conditions::of_sums(Sql::Lite, &page) else {
+            return Ok(Some(page));
+        };
+        let times = times_of(connection, &sums)?;
+        Ok(times.map(|(first, last)| page.within(first, last)))
+    }
+
+    pub(crate) fn query(page: &CallsPage<'_>) -> CallsQuery {
+        page.query(Sql::Lite, &list_columns())
     }
 
     fn shows(&self, call: &Record<'_>) -> bool {
-        let is = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|one| one == name);
+        let is =
+            |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|one| one == name);
         let place = (call.ended_at_ms, call.id);
-        let outcome = self.outcome.map(Outcome::as_str);
+        let page = &self.plain;
+        let outcome = Outcome::parse(call.outcome);
         is(&self.account_id, call.account_id)
             && is(&self.key_id, call.key_id)
             && is(&self.model, call.model)
-            && outcome.is_none_or(|outcome| call.outcome == outcome)
+            && is(&self.project_id, call.project_id.unwrap_or(DEFAULT_PROJECT))
+            && is(&self.member_id, call.member_id.unwrap_or_default())
+            && is(&self.upstream, call.upstream.unwrap_or_default())
+            && self.has_session(call)
+            && page.outcome.is_none_or(|wanted| outcome == Some(wanted))
+            && (!page.errors_only || outcome.is_some_and(Outcome::is_error))
+            && page.from_ms.is_none_or(|from| call.ended_at_ms >= from)
+            && page.to_ms.is_none_or(|to| call.ended_at_ms < to)
             && (self.seen.as_ref()).is_none_or(|seen| seen.include(call.member_id, call.project_id))
-            && self.before.is_none_or(|(ms, id)| place < (ms, number(id)))
+            && page.before.is_none_or(|(ms, id)| place < (ms, number(id)))
     }
+
+    fn has_session(&self, call: &Record<'_>) -> bool {
+        let Some(wanted) = &self.session else {
+            return true;
+        };
+        let agent = Detail::read(call.detail).and_then(|detail| detail.agent);
+        agent.is_some_and(|agent| agent.session.as_deref() == Some(wanted.as_str()))
+    }
+}
+
+/// The end of the last call that a page may look at.
+fn floor_of(connection: &Connection, page: &CallsPage<'_>) -> rusqlite::Result<Option<i64>> {
+    let Some(CallsQuery { text, values }) = page.floor_query(Sql::Lite) else {
+        return Ok(None);
+    };
+    let mut query = connection.prepare_cached(&text)?;
+    query
+        .query_row(params_from_iter(&values), |row| row.get(0))
+        .optional()
 }
 
 /// The first and the last time of sums.

@@ -40,7 +40,10 @@ async fn calls_that_cannot_be_posted_delay_no_charge() {
         limit: 10,
         ..CallsPage::default()
     };
-    assert_eq!(paying.ledger.calls_page(&page).await.unwrap().len(), 3);
+    assert_eq!(
+        paying.ledger.calls_page(&page).await.unwrap().calls.len(),
+        3
+    );
     let audit = paying
         .embedded()
         .reader

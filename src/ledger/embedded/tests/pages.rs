@@ -69,9 +69,40 @@ async fn pages_of_calls_use_an_index() {
             "INDEX calls_not_answered_by_account (account_id=? AND outcome=?)",
         ),
     ] {
-        let plan = plan(&file(&paying), &Calls::of(&page).query());
+        let plan = plan(&file(&paying), &Calls::query(&page).text);
         assert!(plan.contains(expected), "{page:?}: {plan}");
         assert!(!plan.contains("B-TREE"), "{page:?} is sorted: {plan}");
+    }
+}
+
+/// Failed calls are read from the index of each outcome, between the bounds; only the rows that were read are sorted.
+#[tokio::test]
+async fn pages_of_errors_use_the_indexes_of_failed_calls() {
+    let paying = with(DOLLAR).await;
+    paying.pay().await.unwrap();
+    let all = CallsPage {
+        errors_only: true,
+        from_ms: Some(3),
+        to_ms: Some(9),
+        limit: 5,
+        ..CallsPage::default()
+    };
+    let own = CallsPage {
+        account_id: Some("acct_1"),
+        ..all
+    };
+    let bounds = "outcome=? AND ended_at_ms>? AND ended_at_ms<?)";
+    for (page, expected) in [
+        (all, format!("INDEX calls_not_answered ({bounds}")),
+        (
+            own,
+            format!("INDEX calls_not_answered_by_account (account_id=? AND {bounds}"),
+        ),
+    ] {
+        let plan = plan(&file(&paying), &Calls::query(&page).text);
+        let failed = Outcome::errors().count();
+        assert_eq!(plan.matches(&expected).count(), failed, "{plan}");
+        assert!(!plan.contains("SCAN calls"), "{plan}");
     }
 }
 
@@ -83,17 +114,16 @@ async fn a_page_of_calls_reads_no_rows_that_cannot_be_on_it() {
     paying.days().await; // posts the redo log
     let file = file(&paying);
     let of_key = |key_id| {
-        let mut calls = Calls::of(&CallsPage {
+        let calls = Calls::of(&CallsPage {
             account_id: Some(&paying.account_id),
             key_id: Some(key_id),
             ..CallsPage::default()
         });
-        let has_calls = calls.restrict(&file).unwrap();
-        (has_calls, plan(&file, &calls.query()))
+        let page = calls.restricted(&file).unwrap();
+        page.map(|page| plan(&file, &Calls::query(&page).text))
     };
-    assert!(!of_key("key_never").0);
-    let (has_calls, plan) = of_key(&paying.key_id);
-    assert!(has_calls);
+    assert_eq!(of_key("key_never"), None);
+    let plan = of_key(&paying.key_id).unwrap();
     let expected = "INDEX calls_by_account (account_id=? AND ended_at_ms>? AND ended_at_ms<?)";
     assert!(plan.contains(expected), "{plan}");
 }

@@ -179,5 +179,12 @@ fn an_error_quotes_no_more_than_the_start_of_a_long_value() {
         let long = text.repeat(5_000);
         let body = GatewayError::invalid(long.clone(), long).envelope();
         assert!(body.to_json().len() < 1_000, "{text:?}");
+        let url = format!(
+            "https://llm.example.com/portal/requests/{}",
+            "i".repeat(256)
+        );
+        let body = body.with_request_url(Some(url.clone()));
+        assert!(body.to_json().len() < 1_000, "{text:?}");
+        assert!(!body.message.is_empty() && body.to_json().contains(&url));
     }
 }

@@ -9,14 +9,16 @@ use crate::{
         rate::{Ceilings, WindowOf},
     },
     catalog::Tier,
-    wire::error::Unpaid,
+    wire::error::{REASONS, Unpaid},
 };
 
 const BILLING: &str = "https://gateway.example/portal/billing";
 
 /// Status, type, code, `retry-after` and `x-should-retry` of the response, with `-` for what it does not have.
 async fn seen(error: &GatewayError) -> String {
-    let (head, body) = error.messages_response("req_1").into_parts();
+    let reason = error.envelope().reason().to_owned();
+    assert!(REASONS.contains(&&*reason), "{reason} is not listed");
+    let (head, body) = error.messages_response("req_1", None).into_parts();
     let header = |name: &str| {
         let value = head.headers.get(name).map(|value| value.to_str().unwrap());
         value.unwrap_or("-").to_owned()

@@ -1,0 +1,330 @@
+//! Refused requests of accounts: the last ones of each account in full, and how many there were by minute.
+//!
+//! Gateways write them in batches, each under a name of its own. A batch can be written twice: records have IDs, and
+//! counts are totals by writer and minute.
+
+use super::{
+    Backoffice, BackofficeError,
+    sql::{Row, Statement, Value, statement, unexpected},
+};
+
+/// How many records of an account are kept.
+pub(crate) const KEPT_OF_ACCOUNT: usize = 1_000;
+/// Most records that are trimmed from an account at once.
+const MOST_TRIMMED: i64 = 10_000;
+/// Most records that share a request ID and are shown.
+const MAX_OF_REQUEST: usize = 100;
+
+/// A request that got an error and was not admitted as a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// `refused_…`, rising with time.
+    pub id: String,
+    pub at_ms: i64,
+    /// The `X-Request-ID`, as it is logged.
+    pub request_id: String,
+    pub account_id: String,
+    pub key_id: String,
+    /// The project and the member of the key at that time.
+    pub project_id: Option<String>,
+    pub member_id: Option<String>,
+    pub path: String,
+    /// The model that was asked for, if the request was read that far.
+    pub model: Option<String>,
+    pub status: u16,
+    /// The code of the error, or its type if that says more.
+    pub code: String,
+    pub param: Option<String>,
+    pub message: String,
+    /// The coding agent that sent it, if it named itself.
+    pub agent: Option<String>,
+    pub took_ms: i64,
+}
+
+/// What refused requests are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RefusedKind {
+    pub account_id: String,
+    pub key_id: String,
+    pub status: u16,
+    pub code: String,
+    /// Minutes since 1970.
+    pub minute: i64,
+}
+
+/// How often a key was refused for a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedCount {
+    pub key_id: String,
+    pub status: u16,
+    pub code: String,
+    pub requests: i64,
+}
+
+/// Filter and cursor of a page of refused requests, newest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RefusedPage<'a> {
+    pub account_id: Option<&'a str>,
+    pub key_id: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub status: Option<u16>,
+    pub code: Option<&'a str>,
+    /// From this time on, and before that one.
+    pub from_ms: Option<i64>,
+    pub to_ms: Option<i64>,
+    /// Only those of keys of this member, or of these projects.
+    pub seen: Option<(&'a str, &'a [String])>,
+    /// Cursor: time and ID of the last record of the previous page.
+    pub before: Option<(i64, &'a str)>,
+    pub limit: usize,
+}
+
+macro_rules! refused_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, at_ms, request_id, account_id, key_id, project_id, member_id, path, model, status, code,
+                 param, message, agent, took_ms
+             FROM backoffice_refused WHERE ",
+            $condition
+        )
+    };
+}
+
+impl Backoffice {
+    /// Writes records, and deletes those of their accounts that are too many.
+    pub(crate) async fn write_refused(
+        &self,
+        records: &[RefusedRequest],
+    ) -> Result<(), BackofficeError> {
+        let mut accounts: Vec<_> = records.iter().map(|record| &*record.account_id).collect();
+        accounts.sort_unstable();
+        accounts.dedup();
+        let trims = accounts.into_iter().map(|account_id| {
+            let kept = i64::try_from(KEPT_OF_ACCOUNT).unwrap_or(i64::MAX);
+            statement(
+                "DELETE FROM backoffice_refused WHERE id IN (
+                     SELECT id FROM backoffice_refused WHERE account_id = $1
+                     ORDER BY at_ms DESC, id DESC LIMIT $2 OFFSET $3)",
+                [account_id.into(), MOST_TRIMMED.into(), kept.into()],
+            )
+        });
+        let statements: Vec<_> = records.iter().map(insert).chain(trims).collect();
+        if !statements.is_empty() {
+            self.run(statements).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets how many requests of each kind a writer has counted.
+    pub(crate) async fn write_refused_counts(
+        &self,
+        writer: &str,
+        counts: &[(RefusedKind, i64)],
+    ) -> Result<(), BackofficeError> {
+        let upserts = counts.iter().map(|(kind, requests)| {
+            statement(
+                "INSERT INTO backoffice_refused_counts
+                     (account_id, minute, key_id, status, code, writer, requests)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)
+                 ON CONFLICT (account_id, minute, key_id, status, code, writer)
+                 DO UPDATE SET requests = excluded.requests
+                 WHERE backoffice_refused_counts.requests < excluded.requests",
+                [
+                    kind.account_id.as_str().into(),
+                    kind.minute.into(),
+                    kind.key_id.as_str().into(),
+                    i64::from(kind.status).into(),
+                    kind.code.as_str().into(),
+                    writer.into(),
+                    (*requests).into(),
+                ],
+            )
+        });
+        let upserts: Vec<_> = upserts.collect();
+        if !upserts.is_empty() {
+            self.run(upserts).await?;
+        }
+        Ok(())
+    }
+
+    /// One page of refused requests, newest first.
+    pub(crate) async fn refused_page(
+        &self,
+        page: &RefusedPage<'_>,
+    ) -> Result<Vec<RefusedRequest>, BackofficeError> {
+        let (before_ms, before_id) = page.before.unwrap_or((i64::MAX, ""));
+        let (member_id, projects) = match page.seen {
+            Some((member_id, projects)) => (Some(member_id), format!(",{},", projects.join(","))),
+            None => (None, String::new()),
+        };
+        let filter: [Value; 11] = [
+            page.key_id.into(),
+            page.model.into(),
+            i64::from(page.status.unwrap_or(0)).into(),
+            page.code.into(),
+            page.from_ms.unwrap_or(i64::MIN).into(),
+            page.to_ms.unwrap_or(i64::MAX).into(),
+            member_id.into(),
+            projects.as_str().into(),
+            before_ms.into(),
+            before_id.into(),
+            i64::try_from(page.limit).unwrap_or(i64::MAX).into(),
+        ];
+        // Two statements, so that each is served by its index.
+        let select = match page.account_id {
+            None => Statement {
+                sql: refused_where!(
+                    "($1 IS NULL OR key_id = $1) AND ($2 IS NULL OR model = $2)
+                         AND ($3 = 0 OR status = $3) AND ($4 IS NULL OR code = $4)
+                         AND at_ms >= $5 AND at_ms < $6
+                         AND ($7 IS NULL OR member_id = $7 OR $8 LIKE '%,' || project_id || ',%')
+                         AND at_ms <= $9 AND (at_ms < $9 OR id < $10)
+                     ORDER BY at_ms DESC, id DESC LIMIT $11"
+                ),
+                values: filter.into(),
+            },
+            Some(account_id) => Statement {
+                sql: refused_where!(
+                    "account_id = $1
+                         AND ($2 IS NULL OR key_id = $2) AND ($3 IS NULL OR model = $3)
+                         AND ($4 = 0 OR status = $4) AND ($5 IS NULL OR code = $5)
+                         AND at_ms >= $6 AND at_ms < $7
+                         AND ($8 IS NULL OR member_id = $8 OR $9 LIKE '%,' || project_id || ',%')
+                         AND at_ms <= $10 AND (at_ms < $10 OR id < $11)
+                     ORDER BY at_ms DESC, id DESC LIMIT $12"
+                ),
+                values: std::iter::once(account_id.into()).chain(filter).collect(),
+            },
+        };
+        self.refused_rows(select).await
+    }
+
+    /// The refused requests with this ID, or with this `X-Request-ID`, newest first: of all accounts, or of one.
+    pub(crate) async fn find_refused(
+        &self,
+        id: &str,
+        account_id: Option<&str>,
+    ) -> Result<Vec<RefusedRequest>, BackofficeError> {
+        let limit = i64::try_from(MAX_OF_REQUEST).unwrap_or(i64::MAX);
+        self.refused_rows(statement(
+            refused_where!(
+                "id IN (SELECT id FROM backoffice_refused WHERE id = $1
+                     UNION SELECT id FROM backoffice_refused WHERE request_id = $1)
+                     AND ($2 IS NULL OR account_id = $2)
+                 ORDER BY at_ms DESC, id DESC LIMIT $3"
+            ),
+            [id.into(), account_id.into(), limit.into()],
+        ))
+        .await
+    }
+
+    /// How many requests were refused since a minute, by key, status and code: of all accounts, or of one.
+    pub(crate) async fn refused_counts(
+        &self,
+        account_id: Option<&str>,
+        since_minute: i64,
+    ) -> Result<Vec<RefusedCount>, BackofficeError> {
+        let select = match account_id {
+            // Keys are many; what operators look for is the reason.
+            None => statement(
+                "SELECT '', status, code, CAST(sum(requests) AS BIGINT) FROM backoffice_refused_counts
+                 WHERE minute >= $1 GROUP BY status, code ORDER BY 4 DESC, status, code",
+                [since_minute.into()],
+            ),
+            Some(account_id) => statement(
+                "SELECT key_id, status, code, CAST(sum(requests) AS BIGINT) FROM backoffice_refused_counts
+                 WHERE account_id = $1 AND minute >= $2
+                 GROUP BY key_id, status, code ORDER BY 4 DESC, status, code, key_id",
+                [account_id.into(), since_minute.into()],
+            ),
+        };
+        let rows = self.run(vec![select]).await?;
+        rows.into_iter().map(RefusedCount::read).collect()
+    }
+
+    /// Deletes what is older than this time in milliseconds.
+    pub(crate) async fn prune_refused(&self, before_ms: i64) -> Result<(), BackofficeError> {
+        let records = statement(
+            "DELETE FROM backoffice_refused WHERE at_ms < $1",
+            [before_ms.into()],
+        );
+        let counts = statement(
+            "DELETE FROM backoffice_refused_counts WHERE minute < $1",
+            [before_ms.div_euclid(60_000).into()],
+        );
+        self.run(vec![records, counts]).await?;
+        Ok(())
+    }
+
+    async fn refused_rows(
+        &self,
+        select: Statement,
+    ) -> Result<Vec<RefusedRequest>, BackofficeError> {
+        let rows = self.run(vec![select]).await?;
+        rows.into_iter().map(RefusedRequest::read).collect()
+    }
+}
+
+fn insert(record: &RefusedRequest) -> Statement {
+    statement(
+        "INSERT INTO backoffice_refused
+             (id, at_ms, request_id, account_id, key_id, project_id, member_id, path, model, status, code, param,
+              message, agent, took_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+         ON CONFLICT (id) DO NOTHING",
+        [
+            record.id.as_str().into(),
+            record.at_ms.into(),
+            record.request_id.as_str().into(),
+            record.account_id.as_str().into(),
+            record.key_id.as_str().into(),
+            record.project_id.as_deref().into(),
+            record.member_id.as_deref().into(),
+            record.path.as_str().into(),
+            record.model.as_deref().into(),
+            i64::from(record.status).into(),
+            record.code.as_str().into(),
+            record.param.as_deref().into(),
+            record.message.as_str().into(),
+            record.agent.as_deref().into(),
+            record.took_ms.into(),
+        ],
+    )
+}
+
+impl RefusedRequest {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
+        Ok(Self {
+            id: row.text()?,
+            at_ms: row.int()?,
+            request_id: row.text()?,
+            account_id: row.text()?,
+            key_id: row.text()?,
+            project_id: row.text_or_null()?,
+            member_id: row.text_or_null()?,
+            path: row.text()?,
+            model: row.text_or_null()?,
+            status: status(&mut row)?,
+            code: row.text()?,
+            param: row.text_or_null()?,
+            message: row.text()?,
+            agent: row.text_or_null()?,
+            took_ms: row.int()?,
+        })
+    }
+}
+
+impl RefusedCount {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
+        Ok(Self {
+            key_id: row.text()?,
+            status: status(&mut row)?,
+            code: row.text()?,
+            requests: row.int()?,
+        })
+    }
+}
+
+fn status(row: &mut Row) -> Result<u16, BackofficeError> {
+    u16::try_from(row.int()?).map_err(|_| unexpected("an HTTP status"))
+}

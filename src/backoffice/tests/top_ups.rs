@@ -1,0 +1,186 @@
+//! Contract of automatic top-ups: whatever is tried at once, a month's maximum holds.
+
+use super::*;
+use crate::{
+    backoffice::{NewTopUp, Payment, TopUp, TopUpState},
+    base::money::NanoUsd,
+};
+
+contract!(
+    settings_wait_for_a_card_and_forget_it_when_a_payment_fails,
+    concurrent_attempts_stay_within_the_month,
+    a_claim_keeps_others_away_until_its_end,
+);
+
+fn dollars(dollars: i64) -> NanoUsd {
+    NanoUsd::new(dollars * 1_000_000_000)
+}
+
+fn settings(account_id: &str) -> NewTopUp {
+    NewTopUp {
+        account_id: account_id.into(),
+        threshold: dollars(5),
+        amount: dollars(20),
+        monthly_max: dollars(50),
+        consent: "I agree.".into(),
+        consent_by: "ada@example.com".into(),
+        provider: "stripe",
+        now: NOW,
+    }
+}
+
+async fn turned_on(given: &Given, account_id: &str) -> TopUp {
+    let backoffice = &given.backoffice;
+    backoffice.set_top_up(&settings(account_id)).await.unwrap();
+    let card = ("cus_1", "pi_1");
+    assert!(
+        backoffice
+            .save_card(account_id, "stripe", card)
+            .await
+            .unwrap()
+    );
+    backoffice.top_up(account_id).await.unwrap().unwrap()
+}
+
+async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Given) {
+    let backoffice = &given.backoffice;
+    assert_eq!(backoffice.top_up("acct_1").await.unwrap(), None);
+    let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    assert_eq!((set.state, &set.card), (TopUpState::Waiting, &None));
+    assert_eq!(
+        backoffice.begin_attempt("acct_1", NOW, NOW).await.unwrap(),
+        None
+    );
+    let card = ("cus_1", "pi_1");
+    assert!(!backoffice.save_card("acct_1", "other", card).await.unwrap());
+    assert!(
+        !backoffice
+            .save_card("acct_2", "stripe", card)
+            .await
+            .unwrap()
+    );
+    let on = turned_on(&given, "acct_1").await;
+    assert_eq!(
+        (on.state, on.consent.as_str()),
+        (TopUpState::On, "I agree.")
+    );
+    assert_eq!(on.card, Some(("cus_1".into(), "pi_1".into())));
+    // A saved card stays while settings change, and is not replaced.
+    let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    assert_eq!((set.state, &set.card), (TopUpState::On, &on.card));
+    backoffice
+        .save_card("acct_1", "stripe", ("cus_2", "pi_2"))
+        .await
+        .unwrap();
+    backoffice.turn_off_top_up("acct_1").await.unwrap();
+    let off = backoffice.top_up("acct_1").await.unwrap().unwrap();
+    assert_eq!((off.state, &off.card), (TopUpState::Off, &on.card));
+    backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    backoffice.pause_top_up("acct_1", "declined").await.unwrap();
+    backoffice.pause_top_up("acct_1", "again").await.unwrap();
+    let paused = backoffice.top_up("acct_1").await.unwrap().unwrap();
+    assert_eq!((paused.state, paused.card), (TopUpState::Paused, None));
+    assert_eq!(paused.problem.as_deref(), Some("declined"));
+    // Another provider has no card of theirs.
+    turned_on(&given, "acct_3").await;
+    let moved = NewTopUp {
+        provider: "test",
+        ..settings("acct_3")
+    };
+    let moved = backoffice.set_top_up(&moved).await.unwrap();
+    assert_eq!((moved.state, moved.card), (TopUpState::Waiting, None));
+}
+
+async fn concurrent_attempts_stay_within_the_month(given: Given) {
+    turned_on(&given, "acct_1").await;
+    let backoffice = given.backoffice.clone();
+    let mut paid = 0;
+    for round in 0..4 {
+        let tasks = (0..8).map(|_| {
+            let backoffice = backoffice.clone();
+            tokio::spawn(async move {
+                let begun = backoffice.begin_attempt("acct_1", NOW, NOW + round).await;
+                begun.unwrap()
+            })
+        });
+        let mut begun = Vec::new();
+        for task in tasks.collect::<Vec<_>>() {
+            begun.extend(task.await.unwrap());
+        }
+        let Some(attempt) = begun.pop() else { break };
+        assert_eq!(begun, [], "one attempt is open at a time");
+        assert!(attempt.automatic && attempt.amount == dollars(20));
+        let open = backoffice.open_attempt("acct_1").await.unwrap();
+        assert_eq!(open.as_ref(), Some(&attempt));
+        let payment = Payment {
+            provider: "stripe",
+            session: &format!("pi_{round}"),
+            amount: attempt.amount,
+            now: NOW + round,
+            expires_at: None,
+        };
+        backoffice
+            .checkout_paid(&attempt.id, &payment)
+            .await
+            .unwrap();
+        // Paid and not credited, it is still open.
+        let more = backoffice.begin_attempt("acct_1", NOW, NOW + round).await;
+        assert_eq!(more.unwrap(), None);
+        backoffice
+            .checkout_credited(&attempt.id, "grant")
+            .await
+            .unwrap();
+        paid += 1;
+    }
+    assert_eq!(paid, 2, "a third would be 60 of 50 dollars");
+    let bought = async |since| backoffice.topped_up_since("acct_1", since).await.unwrap();
+    assert_eq!(bought(NOW).await, dollars(40));
+    // The next month begins with nothing. A failed attempt counts as nothing, one of unknown outcome as paid.
+    let next = NOW + 40 * 86_400;
+    for (why, counted) in [("declined", 0), ("unknown", 20)] {
+        let attempt = backoffice.begin_attempt("acct_1", next, next).await;
+        let attempt = attempt.unwrap().unwrap();
+        assert_eq!(bought(next).await, dollars(20), "while it is open");
+        backoffice
+            .fail_attempt(&attempt.id, why, next)
+            .await
+            .unwrap();
+        assert_eq!(bought(next).await, dollars(counted), "{why}");
+        assert_eq!(backoffice.open_attempt("acct_1").await.unwrap(), None);
+        let failed = backoffice.checkout(&attempt.id).await.unwrap().unwrap();
+        assert_eq!(failed.failed, Some((next, why.to_owned())));
+    }
+}
+
+async fn a_claim_keeps_others_away_until_its_end(given: Given) {
+    let backoffice = &given.backoffice;
+    turned_on(&given, "acct_1").await;
+    turned_on(&given, "acct_2").await;
+    backoffice.set_top_up(&settings("acct_3")).await.unwrap();
+    let claim = async |now| {
+        let claimed = backoffice.claim_top_ups(now, now + 100, 10).await.unwrap();
+        let mut ids: Vec<_> = claimed.iter().map(|one| one.account_id.clone()).collect();
+        ids.sort_unstable();
+        (ids, claimed)
+    };
+    let (ids, claimed) = claim(NOW).await;
+    assert_eq!(ids, ["acct_1", "acct_2"]);
+    assert_eq!(claim(NOW + 99).await.0, [""; 0]);
+    backoffice
+        .release_top_up(&claimed[0], NOW + 10)
+        .await
+        .unwrap();
+    assert_eq!(claim(NOW + 10).await.0, [claimed[0].account_id.clone()]);
+    // The first claim is over, so its end changes nothing.
+    backoffice.release_top_up(&claimed[0], NOW).await.unwrap();
+    assert_eq!(claim(NOW + 11).await.0, [""; 0]);
+    // Settings that are off are looked at while an attempt is open.
+    backoffice
+        .begin_attempt("acct_1", NOW, NOW)
+        .await
+        .unwrap()
+        .unwrap();
+    backoffice.turn_off_top_up("acct_1").await.unwrap();
+    backoffice.turn_off_top_up("acct_2").await.unwrap();
+    assert_eq!(claim(NOW + 1_000).await.0, ["acct_1"]);
+}

@@ -1,0 +1,96 @@
+//! What the file and the environment say, kept so that it can be read again with other changes.
+
+use std::{fmt, sync::Arc};
+
+use super::{Applied, Revision};
+use crate::{
+    base::{
+        checked_toml::{self, Mistake, Node, Origin, Value},
+        keys::Secret,
+    },
+    config::{Config, ConfigError, read, values::Environment},
+};
+
+pub(crate) struct Base {
+    /// The name of the file in messages.
+    pub(super) source: String,
+    /// The file with the overrides of the environment.
+    pub(super) document: Node,
+    pub(super) environment: Environment,
+}
+
+impl fmt::Debug for Base {
+    /// Without the environment, which has secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Base({})", self.source)
+    }
+}
+
+impl Base {
+    pub(crate) fn new(source: &str, document: Node, environment: &Environment) -> Self {
+        Self {
+            source: source.to_owned(),
+            document,
+            environment: environment.clone(),
+        }
+    }
+
+    /// Of a text without mistakes, with the operator token that a file cannot have.
+    pub(crate) fn of_text(source: &str, text: &str, token: &Secret) -> Self {
+        let token = (
+            "TOLLGATE_OPERATOR_TOKEN".to_owned(),
+            token.reveal().to_owned(),
+        );
+        let environment = Environment::from([token]);
+        checked_toml::parse(text).map_or_else(
+            |_| Self::default(),
+            |document| Self::new(source, document, &environment),
+        )
+    }
+
+    /// Reads the configuration with these changes, exactly as it is read at the start.
+    pub(crate) fn read(self: &Arc<Self>, revision: &Revision) -> Result<Config, ConfigError> {
+        self.config(revision).map_err(|mistakes| ConfigError {
+            source: self.source.clone(),
+            mistakes,
+        })
+    }
+
+    pub(crate) fn config(self: &Arc<Self>, revision: &Revision) -> Result<Config, Vec<Mistake>> {
+        let (applied, mut mistakes) = Applied::to(self, &revision.changes);
+        match read::config(applied, &self.environment) {
+            Ok(config) if mistakes.is_empty() => Ok(Config {
+                base: self.clone(),
+                revision: revision.clone(),
+                ..config
+            }),
+            Ok(_) => Err(mistakes),
+            Err(found) => {
+                mistakes.extend(found);
+                Err(mistakes)
+            }
+        }
+    }
+
+    /// The value at a path of tables.
+    pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
+        path.iter()
+            .try_fold(&self.document, |node, key| match &node.value {
+                Value::Table(entries) => entries.get(*key),
+                _ => None,
+            })
+    }
+}
+
+impl Default for Base {
+    fn default() -> Self {
+        Self {
+            source: String::new(),
+            document: Node {
+                origin: Origin::Absent,
+                value: Value::Table(std::collections::BTreeMap::new()),
+            },
+            environment: Environment::new(),
+        }
+    }
+}

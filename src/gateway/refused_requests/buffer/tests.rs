@@ -1,0 +1,135 @@
+use super::*;
+
+fn refused(account: &str, number: i64) -> RefusedRequest {
+    RefusedRequest {
+        id: format!("refused_{number:06}"),
+        at_ms: 60_000 * 7 + number % 1_000,
+        request_id: "req_1".into(),
+        account_id: account.into(),
+        key_id: "key_1".into(),
+        project_id: None,
+        member_id: None,
+        path: "/v1/chat/completions".into(),
+        model: None,
+        status: 404,
+        code: "model_not_found".into(),
+        param: None,
+        message: "…".into(),
+        agent: None,
+        took_ms: 1,
+    }
+}
+
+fn total(buffer: &Buffer) -> i64 {
+    let counts = buffer.unwritten_counts();
+    counts.iter().map(|(_, requests)| requests).sum()
+}
+
+#[test]
+fn all_are_counted_and_the_newest_of_an_account_stay() {
+    let mut buffer = Buffer::default();
+    for number in 0..5_000 {
+        buffer.add(refused("acct_1", number));
+    }
+    buffer.add(refused("acct_2", 1));
+    assert_eq!(total(&buffer), 5_001);
+    let records = buffer.take_records();
+    let of_first = records.iter().filter(|one| one.account_id == "acct_1");
+    let ids: Vec<_> = of_first.map(|one| one.id.clone()).collect();
+    let newest: Vec<_> = (4_950..5_000)
+        .map(|number| refused("", number).id)
+        .collect();
+    assert_eq!(ids, newest);
+    assert_eq!(records.len(), 51, "another account has its own room");
+}
+
+#[test]
+fn what_many_accounts_leave_in_memory_is_bounded() {
+    let mut buffer = Buffer::default();
+    for number in 0..40_000 {
+        buffer.add(refused(&format!("acct_{}", number % 20_000), number));
+    }
+    assert_eq!(buffer.counts.len(), MAX_KINDS);
+    assert_eq!(buffer.dropped, 2 * (20_000 - 16_384));
+    assert_eq!(buffer.record_count, MAX_RECORDS);
+    assert_eq!(buffer.take_records().len(), MAX_RECORDS);
+    assert_eq!(buffer.record_count, 0);
+    for number in 0..1_000_u32 {
+        let key = KeyDigest([u8::try_from(number % 251).unwrap(); 32]);
+        let other = KeyDigest([u8::try_from(number / 251).unwrap(); 32]);
+        buffer.add_with_keys(vec![key, other], refused("", number.into()));
+    }
+    assert_eq!(buffer.unresolved.len(), MAX_UNRESOLVED);
+}
+
+#[test]
+fn counts_are_written_once_and_then_forgotten() {
+    let mut buffer = Buffer::default();
+    buffer.add(refused("acct_1", 1));
+    let first = buffer.unwritten_counts();
+    // Another one comes while they are written.
+    buffer.add(refused("acct_1", 2));
+    buffer.written(&first);
+    buffer.forget_before(8);
+    let second = buffer.unwritten_counts();
+    assert_eq!(second.len(), 1);
+    assert_eq!(second[0].1, 2, "it is the total of the kind");
+    buffer.written(&second);
+    assert_eq!(buffer.unwritten_counts(), []);
+    buffer.forget_before(7);
+    assert_eq!(buffer.counts.len(), 1, "more may come of this kind");
+    buffer.forget_before(8);
+    assert_eq!(buffer.counts.len(), 0);
+}
+
+#[test]
+fn records_that_could_not_be_written_stay_before_newer_ones() {
+    let mut buffer = Buffer::default();
+    for number in 0..30 {
+        buffer.add(refused("acct_1", number));
+    }
+    let unwritten = buffer.take_records();
+    for number in 30..60 {
+        buffer.add(refused("acct_1", number));
+    }
+    buffer.put_back(&unwritten);
+    let ids: Vec<_> = buffer
+        .take_records()
+        .into_iter()
+        .map(|one| one.id)
+        .collect();
+    let newest: Vec<_> = (10..60).map(|number| refused("", number).id).collect();
+    assert_eq!(ids, newest);
+}
+
+#[test]
+fn requests_with_a_former_key_are_added_to_its_account() {
+    let mut buffer = Buffer::default();
+    let keys = vec![KeyDigest([1; 32])];
+    for number in 0..60 {
+        buffer.add_with_keys(keys.clone(), refused("", number));
+    }
+    let unresolved = buffer.take_unresolved();
+    buffer.add_with_keys(keys, refused("", 60));
+    buffer.put_back_unresolved(unresolved);
+    let mut unresolved = buffer.take_unresolved();
+    assert_eq!(unresolved.len(), 1);
+    let payer = Payer {
+        key_id: "key_7".into(),
+        project_id: Some("proj_1".into()),
+        member_id: None,
+    };
+    buffer.add_resolved(unresolved.remove(0), "acct_1", &payer);
+    let counts = buffer.unwritten_counts();
+    assert_eq!(counts.len(), 1);
+    let (kind, requests) = &counts[0];
+    assert_eq!((kind.account_id.as_str(), *requests), ("acct_1", 61));
+    let records = buffer.take_records();
+    assert_eq!(records.len(), RECORDS_OF_ACCOUNT);
+    let last = records.last().unwrap();
+    assert_eq!(
+        (last.id.as_str(), last.key_id.as_str()),
+        ("refused_000060", "key_7")
+    );
+    assert_eq!(last.project_id.as_deref(), Some("proj_1"));
+}

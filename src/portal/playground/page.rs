@@ -1,0 +1,301 @@
+//! The playground's page: models and settings, the conversation, and below it the message to send.
+
+use maud::{Markup, html};
+
+use super::{
+    charge::Charge,
+    fields::{Fields, Speaker, Turn},
+};
+use crate::{
+    base::money::NanoUsd,
+    catalog::{Model, Parameter},
+    gateway::Gateway,
+    portal::{
+        assets,
+        error::PortalError,
+        form::once_field,
+        formatting::{count, money_rounded},
+        layout::{self, Page, Place},
+        rights::Right,
+        session::SignedIn,
+        snippets,
+    },
+};
+
+/// What the page shows besides an empty form.
+#[derive(Default)]
+pub(super) struct View {
+    pub fields: Fields,
+    pub turns: Vec<Turn>,
+    /// The last answer's charge.
+    pub latest: Option<Charge>,
+    pub problem: Option<String>,
+}
+
+pub(super) async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    view: &View,
+) -> Result<Page, PortalError> {
+    let models = gateway.visible_models(me.account.plan);
+    let balances = gateway.ledger.balances(&me.account.id).await?;
+    let head = html! {
+        link rel="stylesheet" href=(assets::path("playground.css"));
+        @for script in ["playground-markdown.js", "playground-code.js", "playground-turns.js", "playground-request.js", "playground.js"] {
+            script src=(assets::path(script)) defer {}
+        }
+    };
+    let balance = me.may(Right::Billing).then_some(balances.balance);
+    let content = html! {
+        h1 { "Playground" }
+        (introduction(balance))
+        form.playground #playground method="post" action="/portal/playground" data-token=(me.form_token())
+            data-url=(gateway.portal.url) {
+            (me.token_field())
+            (once_field())
+            input type="hidden" name="conversation" value=(conversation(&view.turns));
+            div.setup {
+                (model_field(models.iter().map(AsRef::as_ref), &view.fields))
+                (settings(models.iter().map(AsRef::as_ref), &view.fields))
+                (code())
+            }
+            section #conversation aria-label="Conversation" { (turns(view)) }
+            (composer(view))
+        }
+    };
+    Ok(layout::page_with(
+        me,
+        Place::Playground,
+        "Playground",
+        &head,
+        &content,
+    ))
+}
+
+fn introduction(balance: Option<NanoUsd>) -> Markup {
+    html! {
+        p.muted {
+            "Answers come from the API and are paid from "
+            @match balance {
+                Some(balance) => { "your balance of " (money_rounded(balance)) ". " },
+                None => "the account's balance. ",
+            }
+            span hidden data-scripted {
+                "The conversation stays in this tab until you clear it, close the tab or sign out. It is not stored here."
+            }
+        }
+        noscript {
+            p.muted {
+                "An answer appears when it is complete, and the conversation is part of the page alone. With JavaScript, \
+                 answers appear as they are written, and you can compare models."
+            }
+        }
+    }
+}
+
+/// The turns for the hidden field; empty without any.
+fn conversation(turns: &[Turn]) -> String {
+    if turns.is_empty() {
+        return String::new();
+    }
+    serde_json::to_string(turns).unwrap_or_default()
+}
+
+fn model_field<'a>(models: impl Iterator<Item = &'a Model>, fields: &Fields) -> Markup {
+    let chosen = match fields.model.as_str() {
+        "" => snippets::FIRST_MODEL,
+        model => model,
+    };
+    html! {
+        div.models {
+            label { "Model"
+                select name="model" {
+                    @for model in models {
+                        option value=(model.id) selected[model.id == chosen] data-without=(not_taken(model).join(" "))
+                            data-note=[note(model)] { (model.id) }
+                    }
+                }
+            }
+            button.quiet type="button" hidden data-add { "Compare with another model" }
+        }
+    }
+}
+
+/// The form's settings that a model does not take, by field name.
+fn not_taken(model: &Model) -> Vec<&'static str> {
+    let sampling = [
+        Parameter::Temperature,
+        Parameter::TopP,
+        Parameter::MaxTokens,
+        Parameter::Seed,
+        Parameter::Stop,
+    ];
+    let dropped = sampling
+        .into_iter()
+        .filter(|parameter| model.drops(*parameter));
+    let features = [("reasoning", "reasoning_effort"), ("json_mode", "json")];
+    let missing = features
+        .into_iter()
+        .filter(|(feature, _)| !model.has_feature(feature));
+    dropped
+        .map(Parameter::as_str)
+        .chain(missing.map(|(_, field)| field))
+        .collect()
+}
+
+/// Says which settings a model does not take; `None` if it takes all.
+fn note(model: &Model) -> Option<String> {
+    let names: Vec<_> = not_taken(model).into_iter().map(setting_name).collect();
+    (!names.is_empty()).then(|| format!("{} does not take {}.", model.id, names.join(", ")))
+}
+
+/// The label of a setting, by field name.
+fn setting_name(field: &str) -> &str {
+    match field {
+        "temperature" => "temperature",
+        "top_p" => "top P",
+        "max_tokens" => "max tokens",
+        "reasoning_effort" => "reasoning effort",
+        "json" => "JSON mode",
+        "stop" => "stop sequences",
+        other => other,
+    }
+}
+
+fn settings<'a>(models: impl Iterator<Item = &'a Model>, fields: &Fields) -> Markup {
+    let is_set = [
+        &fields.system,
+        &fields.temperature,
+        &fields.top_p,
+        &fields.max_tokens,
+        &fields.seed,
+        &fields.stop,
+        &fields.reasoning_effort,
+        &fields.json,
+    ];
+    let is_open = is_set.iter().any(|field| !field.is_empty());
+    html! {
+        details.settings open[is_open] {
+            summary { "Settings" }
+            label { "System prompt"
+                textarea name="system" rows="2" placeholder="You are a helpful assistant." { (fields.system) }
+            }
+            div.parameters {
+                (number("Temperature", "temperature", &fields.temperature, ("0", "2", "any")))
+                (number("Top P", "top_p", &fields.top_p, ("0", "1", "any")))
+                (number("Max tokens", "max_tokens", &fields.max_tokens, ("1", "4294967295", "1")))
+                (number("Seed", "seed", &fields.seed, ("-9007199254740991", "9007199254740991", "1")))
+                label { "Reasoning effort"
+                    select name="reasoning_effort" {
+                        @for (value, name) in [("", "Model's default"), ("low", "Low"), ("medium", "Medium"), ("high", "High")] {
+                            option value=(value) selected[fields.reasoning_effort == value] { (name) }
+                        }
+                    }
+                }
+                label { "Stop sequences " span.muted { "(one per line)" }
+                    textarea name="stop" rows="1" { (fields.stop) }
+                }
+            }
+            label.check {
+                input type="checkbox" name="json" value="on" checked[!fields.json.is_empty()];
+                " JSON mode (ask for JSON in the message too)"
+            }
+            p.muted data-notes {
+                "An empty setting is left out. "
+                @for note in models.filter_map(note) { (note) " " }
+            }
+        }
+    }
+}
+
+fn number(label: &str, name: &str, value: &str, (min, max, step): (&str, &str, &str)) -> Markup {
+    html! {
+        label { (label)
+            input type="number" name=(name) value=(value) min=(min) max=(max) step=(step) autocomplete="off";
+        }
+    }
+}
+
+/// The request as code. It is written by the script, because it changes with every field.
+fn code() -> Markup {
+    html! {
+        details.code hidden data-code {
+            summary { "Code" }
+            p.muted { "The next request as code. It takes your API key from the environment variable " code { "OPENAI_API_KEY" } "." }
+            @for (id, name) in [("curl", "curl"), ("python", "Python"), ("node", "Node.js")] {
+                div.snippet data-language=(id) {
+                    (snippets::snippet(name, &format!("request with {name}"), "", id == "curl"))
+                }
+            }
+        }
+    }
+}
+
+fn turns(view: &View) -> Markup {
+    let last = view.turns.len().saturating_sub(1);
+    html! {
+        @for (at, turn) in view.turns.iter().enumerate() {
+            @match turn.role {
+                Speaker::User => {
+                    article.message.question { h2 { "You" } p.text { (turn.content) } }
+                },
+                Speaker::Assistant => {
+                    article.message.assistant {
+                        h2 { (turn.model.as_deref().unwrap_or("Answer")) }
+                        p.text { (turn.content) }
+                        @if at == last { (cost(view.latest.as_ref())) }
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn cost(charge: Option<&Charge>) -> Markup {
+    html! {
+        @if let Some(charge) = charge {
+            p.meta {
+                @if charge.charged {
+                    (count(charge.input.into())) " tokens in, " (count(charge.output.into())) " out"
+                    @if charge.reasoning > 0 { " (" (count(charge.reasoning.into())) " reasoning)" }
+                    " · " a href=(charge.path) { (charge.cost) }
+                } @else {
+                    "Nothing was charged: " a href=(charge.path) { (charge.outcome) }
+                }
+            }
+        }
+    }
+}
+
+fn composer(view: &View) -> Markup {
+    let is_new = view.turns.is_empty() && view.problem.is_none();
+    let message = if is_new {
+        "Tell me something about toll gates."
+    } else {
+        &view.fields.message
+    };
+    html! {
+        div.composer {
+            @if let Some(problem) = &view.problem { p.problem role="alert" { (problem) } }
+            p.status #playground-status role="status" {}
+            label { "Message"
+                textarea name="message" rows="2" required { (message) }
+            }
+            div.buttons {
+                button.primary type="submit" { "Send" }
+                button type="button" hidden data-stop { "Stop" }
+                button type="button" hidden data-cancel { "Cancel editing" }
+                button type="button" hidden data-clear { "Clear" }
+                button type="button" hidden data-undo { "Undo" }
+                @if !view.turns.is_empty() {
+                    a.button href="/portal/playground" data-plain { "New conversation" }
+                }
+                span.muted hidden data-scripted {
+                    span.keys { "Ctrl + Enter sends. " }
+                    "Stop hides the rest of an answer. The model still writes it, and you pay for all of it."
+                }
+            }
+        }
+        p.unseen #playground-spoken role="status" {}
+    }
+}

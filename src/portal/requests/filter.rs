@@ -1,0 +1,263 @@
+//! The filter of a list of requests, in the portal and in the console. It is part of the URL, and of the links to further
+//! pages.
+
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::times::{Last, Times};
+use crate::{
+    ledger::{CallId, CallsPage, Outcome},
+    portal::{error::PortalError, layout, query::non_empty},
+};
+
+#[derive(Clone, Default, Deserialize)]
+pub(crate) struct RequestsQuery {
+    /// Of the console: an account's ID or email, and a provider.
+    pub account: Option<String>,
+    pub upstream: Option<String>,
+    pub key: Option<String>,
+    pub model: Option<String>,
+    pub project: Option<String>,
+    pub member: Option<String>,
+    pub session: Option<String>,
+    /// `errors`, or one outcome.
+    pub outcome: Option<String>,
+    pub last: Option<String>,
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub before: Option<String>,
+}
+
+/// How requests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ended {
+    #[default]
+    Anyhow,
+    /// In any way that nothing was charged for.
+    Errors,
+    With(Outcome),
+}
+
+/// The validated query.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Filter<'a> {
+    pub account: Option<&'a str>,
+    pub upstream: Option<&'a str>,
+    pub key: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub project: Option<&'a str>,
+    pub member: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub ended: Ended,
+    pub times: Times,
+    pub before: Option<Cursor>,
+}
+
+/// The last request of a page, after which the next page starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub ended_ms: i64,
+    pub id: CallId,
+}
+
+const ERRORS: &str = "errors";
+
+impl Ended {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            ERRORS => Some(Self::Errors),
+            text => Outcome::parse(text).map(Self::With),
+        }
+    }
+
+    fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Anyhow => None,
+            Self::Errors => Some(ERRORS),
+            Self::With(outcome) => Some(outcome.as_str()),
+        }
+    }
+
+    /// The options of a select field.
+    pub(crate) fn options(self, label: impl Fn(Outcome) -> &'static str) -> Markup {
+        html! {
+            option value="" { "All" }
+            option value=(ERRORS) selected[self == Self::Errors] { "Errors only" }
+            @for one in Outcome::ALL {
+                option value=(one.as_str()) selected[self == Self::With(one)] { (label(one)) }
+            }
+        }
+    }
+}
+
+impl<'a> Filter<'a> {
+    pub(crate) fn read(query: &'a RequestsQuery) -> Result<Self, PortalError> {
+        let ended = non_empty(query.outcome.as_ref()).map(|text| {
+            let unknown = || PortalError::Invalid("There is no such outcome.".into());
+            Ended::parse(text).ok_or_else(unknown)
+        });
+        let before = non_empty(query.before.as_ref()).map(|text| {
+            let unknown = || PortalError::Invalid("There is no such page of requests.".into());
+            Cursor::parse(text).ok_or_else(unknown)
+        });
+        let (last, from, to) = (&query.last, &query.from, &query.to);
+        Ok(Self {
+            account: non_empty(query.account.as_ref()),
+            upstream: non_empty(query.upstream.as_ref()),
+            key: non_empty(query.key.as_ref()),
+            model: non_empty(query.model.as_ref()),
+            project: non_empty(query.project.as_ref()),
+            member: non_empty(query.member.as_ref()),
+            session: non_empty(query.session.as_ref()),
+            ended: ended.transpose()?.unwrap_or_default(),
+            times: Times::read(last.as_ref(), from.as_ref(), to.as_ref())?,
+            before: before.transpose()?,
+        })
+    }
+
+    /// The page of calls that it selects.
+    pub(crate) fn page(&self, now: i64, limit: usize) -> CallsPage<'a> {
+        let (from_ms, to_ms) = self.times.bounds(now);
+        CallsPage {
+            account_id: self.account,
+            key_id: self.key,
+            model: self.model,
+            project_id: self.project,
+            member_id: self.member,
+            session: self.session,
+            upstream: self.upstream,
+            outcome: match self.ended {
+                Ended::With(outcome) => Some(outcome),
+                Ended::Anyhow | Ended::Errors => None,
+            },
+            errors_only: self.ended == Ended::Errors,
+            from_ms,
+            to_ms,
+            seen: None,
+            before: self.before.map(|last| (last.ended_ms, last.id)),
+            limit,
+        }
+    }
+
+    /// Whether it selects all requests.
+    pub(crate) fn is_any(&self) -> bool {
+        self.fields().iter().all(|(_, value)| value.is_none())
+    }
+
+    /// The URL of the list with this filter: its first page, or the page after `last`.
+    pub(crate) fn path(&self, list: &str, last: Option<Cursor>) -> String {
+        let before = ("before", last.map(|last| last.to_string()));
+        let fields = self.fields().into_iter().chain([before]);
+        let pairs: Vec<_> = fields
+            .filter_map(|(name, value)| Some(format!("{name}={}", layout::encoded(&value?))))
+            .collect();
+        if pairs.is_empty() {
+            return list.to_owned();
+        }
+        format!("{list}?{}", pairs.join("&"))
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Option<String>)> {
+        let named = [
+            ("account", self.account),
+            ("upstream", self.upstream),
+            ("key", self.key),
+            ("model", self.model),
+            ("project", self.project),
+            ("member", self.member),
+            ("session", self.session),
+            ("outcome", self.ended.as_str()),
+        ];
+        let named = named.map(|(name, value)| (name, value.map(str::to_owned)));
+        named.into_iter().chain(self.times.fields()).collect()
+    }
+
+    /// Links that change the period, or show errors only, and keep the rest of the filter.
+    pub(crate) fn presets(&self, list: &str) -> Markup {
+        let chosen = |is: bool| is.then_some("true");
+        let of = |times: Times| Filter { times, ..*self }.path(list, None);
+        let ended = |ended: Ended| Filter { ended, ..*self }.path(list, None);
+        html! {
+            nav.choices aria-label="Period and errors" {
+                ul {
+                    li { a href=(of(Times::default())) aria-current=[chosen(self.times == Times::default())] { "All time" } }
+                    @for last in Last::ALL {
+                        @let times = Times { last: Some(last), ..Times::default() };
+                        li { a href=(of(times)) aria-current=[chosen(self.times == times)] { (last.label()) } }
+                    }
+                }
+                ul {
+                    li { a href=(ended(Ended::Anyhow)) aria-current=[chosen(self.ended == Ended::Anyhow)] { "All outcomes" } }
+                    li { a href=(ended(Ended::Errors)) aria-current=[chosen(self.ended == Ended::Errors)] { "Errors only" } }
+                }
+            }
+        }
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new((ended_ms, id): (i64, CallId)) -> Self {
+        Self { ended_ms, id }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (ended_ms, id) = text.split_once('-')?;
+        Some(Self {
+            ended_ms: ended_ms.parse().ok()?,
+            id: CallId::parse(id)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.ended_ms, self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_parses_as_it_was_written() {
+        let cursor = Cursor::new((1_800_000_000_007, CallId(943_718_400_000_000_000)));
+        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
+        for wrong in [
+            "",
+            "-",
+            "1-",
+            "1-call_",
+            "x-call_0000000000000",
+            "call_0000000000000",
+            "-1-call_0000000000000",
+        ] {
+            assert_eq!(Cursor::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn page_links_keep_the_filter() {
+        let query = RequestsQuery {
+            key: Some("key_1".into()),
+            model: Some(" a&b=\"c ".into()),
+            session: Some("s 1".into()),
+            outcome: Some("errors".into()),
+            from: Some("2026-11-16T14:00".into()),
+            before: Some(String::new()),
+            ..RequestsQuery::default()
+        };
+        let filter = Filter::read(&query).unwrap();
+        let last = Cursor::new((5, CallId(0)));
+        assert_eq!(
+            filter.path("/portal/requests", Some(last)),
+            "/portal/requests?key=key%5F1&model=a%26b%3D%22c&session=s%201&outcome=errors\
+             &from=2026%2D11%2D16T14%3A00%3A00Z&before=5%2Dcall%5F0000000000000"
+        );
+        assert!(!filter.path("/list", None).contains("before"));
+        let none = RequestsQuery::default();
+        let none = Filter::read(&none).unwrap();
+        assert!(none.is_any() && !filter.is_any());
+        assert_eq!(none.path("/list", None), "/list");
+    }
+}

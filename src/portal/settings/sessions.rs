@@ -1,0 +1,73 @@
+//! The browsers in which the person is signed in.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+
+use super::PATH;
+use crate::{
+    backoffice::Session,
+    base::timestamp,
+    gateway::Gateway,
+    portal::{
+        confirmation::Confirmation,
+        error::PortalError,
+        form::{EmptyForm, SignedForm},
+        formatting::moment,
+        session::SignedIn,
+        user_agent,
+    },
+};
+
+pub(super) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
+    let (backoffice, now) = (&gateway.backoffice, timestamp::now());
+    let sessions = backoffice.sessions_of(&me.person.id, now).await?;
+    Ok(html! {
+        section #sessions {
+            h2 { "Sessions" }
+            (table(me, &sessions))
+            form method="post" action="/portal/settings/sessions" {
+                (me.token_field())
+                button type="submit" disabled[sessions.len() < 2] { "Sign out everywhere else" }
+            }
+        }
+    })
+}
+
+fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Your sessions" {
+            table {
+                thead { tr {
+                    th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Expires" }
+                } }
+                tbody {
+                    @for session in sessions {
+                        tr {
+                            td data-label="Browser" {
+                                span title=(session.agent) { (user_agent::browser_name(&session.agent)) }
+                                @if session.digest == me.session.digest { " " span.badge.good { "this one" } }
+                            }
+                            td data-label="Signed in" { (moment(session.began_at)) }
+                            td data-label="Expires" { (moment(session.expires_at)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) async fn end_others(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
+) -> Result<Response, PortalError> {
+    let digest = &me.session.digest;
+    gateway
+        .backoffice
+        .end_sessions_of(&me.person.id, Some(digest))
+        .await?;
+    let done = Confirmation::new("You are signed out everywhere else.");
+    Ok(me.redirect(PATH, &done))
+}

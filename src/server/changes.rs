@@ -1,0 +1,70 @@
+//! The changes of the console at the start: they are made in what the file says before anything is served.
+
+use super::StartError;
+use crate::{
+    backoffice::Backoffice,
+    config::{
+        Config, StoreLocation,
+        changes::{Changes, Revision},
+    },
+    gateway::configuration::revision,
+};
+
+/// How to get rid of changes that do not fit the file.
+const HINT: &str = "Correct the file, or drop changes with `tollgate config rollback --config FILE`, \
+     which goes back to the version before (`--to 0`: to the file alone).";
+
+/// The newest version in the store; version 0 if there is none.
+async fn newest(backoffice: &Backoffice) -> Result<Revision, String> {
+    let newest = backoffice.config_newer_than(0).await;
+    match newest.map_err(|error| error.to_string())? {
+        Some(found) => revision(found),
+        None => Ok(Revision::default()),
+    }
+}
+
+/// Says why a file cannot be used with the changes of a version, and what can be done.
+pub(crate) fn refusal(number: i64, problem: &str) -> String {
+    format!(
+        "the file does not fit the changes that were made in the console (version {number}):\n{problem}\n{HINT}"
+    )
+}
+
+/// The configuration with the newest version of the store.
+///
+/// A gateway that served without the changes would charge wrong prices, so a version that does not fit the file fails the
+/// start. So does a store that cannot be asked, except for a damaged file beside an SQLite database: it stops no call, and
+/// the changes are made as soon as it can be read.
+pub(super) async fn applied(config: Config, backoffice: &Backoffice) -> Result<Config, StartError> {
+    match newest(backoffice).await {
+        Ok(newest) if newest.number == 0 => Ok(config),
+        Ok(newest) => {
+            let number = newest.number;
+            let unusable = |problem: String| StartError::Changes(refusal(number, &problem));
+            let changed = config.base.read(&newest);
+            let changed = changed.map_err(|error| unusable(error.to_string()))?;
+            Ok(config.adopting(changed))
+        }
+        Err(reason) => match &config.store.location {
+            StoreLocation::File(_) => {
+                tracing::error!(
+                    "changes of the console cannot be read, and the file is served without them: {reason}"
+                );
+                Ok(config)
+            }
+            StoreLocation::Postgres { .. } => {
+                let reason = format!("the changes of the console cannot be read: {reason}");
+                Err(StartError::Changes(reason))
+            }
+        },
+    }
+}
+
+/// Whether there are changes.
+pub(crate) fn describe(changes: &Changes) -> String {
+    let count = changes.all().count();
+    match count {
+        1 => "1 entry differs from the file".into(),
+        count => format!("{count} entries differ from the file"),
+    }
+}

@@ -1,0 +1,49 @@
+// Pages fit the screen: nothing scrolls sideways at any width, and the last column of each table is in sight. And
+// they are small.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { everywhere } from './support/places.mjs';
+
+const SCREENS = [[390, 844], [768, 1024], [1280, 800], [1920, 1080]];
+
+const widths = (page) => page.evaluate(() => {
+  const { scrollWidth, clientWidth } = document.scrollingElement;
+  return { scrollWidth, clientWidth };
+});
+
+/** The last cells of table rows that are not wholly inside the window. */
+const cutOff = (page) => page.$$eval('main tr > :last-child', (cells) => cells
+  .filter((cell) => cell.checkVisibility())
+  .filter((cell) => {
+    const { left, right } = cell.getBoundingClientRect();
+    return left < 0 || right > innerWidth + 1;
+  })
+  .map((cell) => cell.outerHTML.slice(0, 100)));
+
+/** The most bytes of a page with everything that it loads, compressed. */
+const MOST_BYTES = 60_000;
+
+/** The bytes of the page's body and of those of everything that it loaded, from the cache or not. */
+const bytes = (page) => page.evaluate(() => {
+  const [first] = performance.getEntriesByType('navigation');
+  const loaded = [first, ...performance.getEntriesByType('resource')];
+  return loaded.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
+});
+
+test('every page fits every screen, and has at most 60 kB with its assets', async (t) => {
+  const bad = [];
+  await everywhere(t, {}, async (page, { name }) => {
+    const loaded = await bytes(page);
+    assert.ok(loaded > 5_000, `${name}: only ${loaded} bytes were measured`);
+    if (loaded > MOST_BYTES) bad.push(`${name} has ${loaded} bytes`);
+    for (const [width, height] of SCREENS) {
+      await page.setViewport({ width, height });
+      const { scrollWidth, clientWidth } = await widths(page);
+      if (scrollWidth > clientWidth) bad.push(`${name} is ${scrollWidth} wide on ${clientWidth}`);
+      for (const cell of await cutOff(page)) bad.push(`${name} at ${width}: ${cell}`);
+    }
+    await page.setViewport({ width: 1280, height: 800 });
+  });
+  assert.deepEqual(bad, []);
+});

@@ -1,0 +1,249 @@
+//! The portal's and the console's pages of refused requests: who sees which, and how they are found.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    Answer, TestGateway,
+    admin::{Admin, links, rows},
+    console,
+    gateway::{answer, hello},
+    portal::{Browser, PASSWORD, SCRIPT, encoded},
+    refused::{page_of, request_id},
+};
+
+const MODEL: &str = "svc-standard";
+const REFUSED: &str = "/portal/requests/refused";
+
+async fn send(gateway: &TestGateway, key: &str, id: &str, model: &str) -> Answer {
+    let request = gateway.client.post(gateway.url("/v1/chat/completions"));
+    let request = request.bearer_auth(key).header("x-request-id", id);
+    answer(request.json(&hello(model))).await
+}
+
+/// The status of a page of another account's or nobody's request.
+async fn status(browser: &Browser, path: &str) -> u16 {
+    browser.get(path).await.status
+}
+
+#[tokio::test]
+async fn a_link_leads_through_signing_in_to_what_was_wrong() {
+    let admin = Admin::open().await;
+    let refused = send(&admin.gateway, &admin.key, "order 66/ü?", "no-such-model").await;
+    let path = page_of(&admin.gateway, refused.error());
+    assert_eq!(path, "/portal/requests/order%2066%2F%C3%BC%3F");
+    let visitor = Browser::new(&admin.gateway);
+    let sign_in = visitor.get(&path).await;
+    let to = sign_in.header("location").to_owned();
+    assert!(to.starts_with("/portal/sign-in?to="), "{to}");
+    let form = visitor.get(&to).await;
+    let to = form.between("name=\"to\" value=\"", "\"");
+    let fields = [
+        ("email", &*admin.browser.email),
+        ("password", PASSWORD),
+        ("to", to),
+    ];
+    let signed_in = visitor.post("/portal/sign-in", &fields).await;
+    signed_in.assert_sent_to(&path);
+    let page = visitor.get(&path).await;
+    for told in [
+        "Unknown model",
+        "no-such-model",
+        "See all models",
+        "order 66/ü?",
+        "laptop",
+    ] {
+        assert!(page.assert_page().contains(told), "{told}: {}", page.text);
+    }
+    assert!(
+        page.text
+            .contains("1 time in the last hour and 1 time in the last 24 hours")
+    );
+}
+
+#[tokio::test]
+async fn requests_are_found_by_their_ids() {
+    let admin = Admin::open().await;
+    let (gateway, key) = (&admin.gateway, &admin.key);
+    send(gateway, key, "only", "nope").await;
+    send(gateway, key, "served", MODEL).await.assert_ok();
+    for model in [MODEL, "nope", "nope"] {
+        send(gateway, key, "retried", model).await;
+    }
+    gateway.idle().await;
+    let console = console::with_token(gateway).await;
+    for (browser, list, find) in [
+        (&admin.browser, "/portal/requests", "/portal/requests/find"),
+        (
+            &console,
+            "/portal/console/requests",
+            "/portal/console/requests",
+        ),
+    ] {
+        let page = browser.get(list).await;
+        assert!(page.assert_page().contains("name=\"id\""), "{}", page.text);
+        let found = async |id: &str| {
+            browser
+                .get(&format!("{find}?{}", encoded(&[("id", id)])))
+                .await
+        };
+        for (id, told) in [("only", "Unknown model"), ("served", "Answered")] {
+            let sent = found(id).await;
+            assert_eq!(sent.status, 303, "{id}: {}", sent.text);
+            let page = browser.get(sent.header("location")).await;
+            let told = if list.contains("console") && id == "served" {
+                "answered"
+            } else {
+                told
+            };
+            assert!(page.assert_page().contains(told), "{id}: {}", page.text);
+        }
+        let several = found("retried").await;
+        let page = several.assert_page();
+        assert_eq!(rows(page, "Requests, newest first").len(), 2, "{page}");
+        assert_eq!(
+            rows(page, "Refused requests, newest first").len(),
+            3,
+            "{page}"
+        );
+        for unknown in [
+            "nothing",
+            SCRIPT,
+            "\0",
+            "call_0000000000000",
+            "../../portal",
+        ] {
+            let page = found(unknown).await;
+            assert!(
+                page.assert_page().contains("No matching requests"),
+                "{unknown}"
+            );
+            assert!(!page.text.contains(SCRIPT));
+        }
+    }
+    // The page of an ID that several requests have is a list of them.
+    let page = admin.page("/portal/requests/retried").await;
+    let listed = links(&page, "/portal/requests/refused_");
+    assert_eq!(listed.len(), 2);
+    assert!(admin.page(&listed[0]).await.contains("retried"));
+}
+
+#[tokio::test]
+async fn refused_requests_are_seen_by_those_who_see_their_keys() {
+    let gateway = TestGateway::start().await;
+    let owner = Browser::signed_in(&gateway).await;
+    let developer = owner.member(&gateway, "developer").await;
+    let viewer = owner.member(&gateway, "viewer").await;
+    let stranger = Browser::signed_in(&gateway).await;
+    let (_, of_owner) = owner.new_key("of-owner").await;
+    let (_, of_developer) = developer.new_key("of-developer").await;
+    let (_, of_stranger) = stranger.new_key("of-stranger").await;
+    for (key, id) in [
+        (&of_owner, "owners"),
+        (&of_developer, "developers"),
+        (&of_stranger, "strangers"),
+    ] {
+        let refused = send(&gateway, key, id, "nope").await;
+        assert_eq!(refused.status, 404);
+        assert_eq!(request_id(&refused), id);
+    }
+    let page = |id: &str| format!("/portal/requests/{id}");
+    for (browser, seen) in [
+        (&owner, [200, 200, 404]),
+        (&developer, [404, 200, 404]),
+        (&viewer, [403, 403, 403]),
+        (&stranger, [404, 404, 200]),
+    ] {
+        for (id, expected) in ["owners", "developers", "strangers"].into_iter().zip(seen) {
+            assert_eq!(
+                status(browser, &page(id)).await,
+                expected,
+                "{} {id}",
+                browser.email
+            );
+        }
+    }
+    assert_eq!(status(&viewer, REFUSED).await, 403);
+    let of = |text: &str| links(text, "/portal/requests/refused_");
+    let owners = owner.get(REFUSED).await;
+    assert_eq!(of(owners.assert_page()).len(), 2);
+    let developers = developer.get(REFUSED).await;
+    let own = of(developers.assert_page());
+    assert_eq!(own.len(), 1);
+    let counted = rows(&developers.text, "Refused in the last 24 hours");
+    assert_eq!(counted[1], ["Unknown model", "model_not_found", "404", "1"]);
+    // By the ID of the record, too.
+    for path in of(&owners.text) {
+        assert_eq!(status(&stranger, &path).await, 404, "{path}");
+        let expected = if path == own[0] { 200 } else { 404 };
+        assert_eq!(status(&developer, &path).await, expected, "{path}");
+    }
+    // The console has all of them, and it is not for customers.
+    let list = "/portal/console/requests/refused";
+    assert_eq!(status(&owner, list).await, 404);
+    let console = console::with_token(&gateway).await;
+    let all = console.get(list).await;
+    let all = links(all.assert_page(), "/portal/console/requests/refused_");
+    assert_eq!(all.len(), 3);
+    let details = console.get(&all[0]).await;
+    assert!(
+        details.assert_page().contains(&stranger.account_id),
+        "{}",
+        details.text
+    );
+    let filtered = format!("{list}?account={}", owner.account_id);
+    let filtered = console.get(&filtered).await;
+    assert_eq!(
+        links(filtered.assert_page(), "/portal/console/requests/refused_").len(),
+        2
+    );
+    assert_eq!(status(&owner, &all[0]).await, 404);
+}
+
+#[tokio::test]
+async fn the_list_has_pages_and_filters() {
+    let admin = Admin::open().await;
+    for number in 0..60 {
+        let model = if number % 10 == 0 { "other" } else { SCRIPT };
+        if number == 30 {
+            // The page writes what is not written yet: at most fifty at a time are kept.
+            admin.page(REFUSED).await;
+        }
+        send(&admin.gateway, &admin.key, &format!("r{number}"), model).await;
+    }
+    let request = admin.gateway.client.get(admin.gateway.url("/v1/nope"));
+    assert_eq!(answer(request.bearer_auth(&admin.key)).await.status, 404);
+    let of = |page: &str| links(page, "/portal/requests/refused_");
+    let first = admin.page(REFUSED).await;
+    assert!(!first.contains(SCRIPT));
+    let older = links(&first, &format!("{REFUSED}?before="));
+    let second = admin.page(&older[0]).await;
+    let (first_page, second_page) = (of(&first), of(&second));
+    assert_eq!((first_page.len(), second_page.len()), (50, 11));
+    assert!(first_page.iter().all(|link| !second_page.contains(link)));
+    let counted = rows(&first, "Refused in the last 24 hours");
+    assert_eq!(counted[1][3], "60");
+    assert_eq!(counted[2], ["Unknown path", "route_not_found", "404", "1"]);
+    let filter = links(&first, &format!("{REFUSED}?status=404&amp;code=route"));
+    assert_eq!(of(&admin.page(&filter[0]).await).len(), 1);
+    let by_model = admin.page(&format!("{REFUSED}?model=other")).await;
+    assert_eq!(of(&by_model).len(), 6);
+    for wrong in ["status=x", "before=x", "status=0"] {
+        let refused = admin.browser.get(&format!("{REFUSED}?{wrong}")).await;
+        assert_eq!(refused.status, 400, "{wrong}");
+    }
+    // A key of the playground is a known key.
+    let playground = admin.browser.get("/portal/playground").await;
+    let token = playground.between("data-token=\"", "\"").to_owned();
+    let run = admin
+        .browser
+        .request(Method::POST, "/portal/playground/run");
+    let run = run
+        .header("origin", admin.browser.origin())
+        .header("x-form-token", token);
+    let refused = answer(run.json(&json!({ "model": "nope", "messages": [] }))).await;
+    let page = admin
+        .page(&page_of(&admin.gateway, &refused.body["error"]))
+        .await;
+    assert!(page.contains("<dd>Playground</dd>"), "{page}");
+}
