@@ -67,6 +67,8 @@ pub(crate) struct RefusedPage<'a> {
     pub account_id: Option<&'a str>,
     pub key_id: Option<&'a str>,
     pub model: Option<&'a str>,
+    pub project_id: Option<&'a str>,
+    pub member_id: Option<&'a str>,
     pub status: Option<u16>,
     pub code: Option<&'a str>,
     /// From this time on, and before that one.
@@ -153,19 +155,21 @@ impl Backoffice {
         page: &RefusedPage<'_>,
     ) -> Result<Vec<RefusedRequest>, BackofficeError> {
         let (before_ms, before_id) = page.before.unwrap_or((i64::MAX, ""));
-        let (member_id, projects) = match page.seen {
+        let (seen_member_id, projects) = match page.seen {
             Some((member_id, projects)) => (Some(member_id), format!(",{},", projects.join(","))),
             None => (None, String::new()),
         };
-        let filter: [Value; 11] = [
+        let filter: [Value; 13] = [
             page.key_id.into(),
             page.model.into(),
             i64::from(page.status.unwrap_or(0)).into(),
             page.code.into(),
             page.from_ms.unwrap_or(i64::MIN).into(),
             page.to_ms.unwrap_or(i64::MAX).into(),
-            member_id.into(),
+            seen_member_id.into(),
             projects.as_str().into(),
+            page.project_id.into(),
+            page.member_id.into(),
             before_ms.into(),
             before_id.into(),
             i64::try_from(page.limit).unwrap_or(i64::MAX).into(),
@@ -178,8 +182,10 @@ impl Backoffice {
                          AND ($3 = 0 OR status = $3) AND ($4 IS NULL OR code = $4)
                          AND at_ms >= $5 AND at_ms < $6
                          AND ($7 IS NULL OR member_id = $7 OR $8 LIKE '%,' || project_id || ',%')
-                         AND at_ms <= $9 AND (at_ms < $9 OR id < $10)
-                     ORDER BY at_ms DESC, id DESC LIMIT $11"
+                         AND ($9 IS NULL OR coalesce(project_id, 'default') = $9)
+                         AND ($10 IS NULL OR member_id = $10)
+                         AND at_ms <= $11 AND (at_ms < $11 OR id < $12)
+                     ORDER BY at_ms DESC, id DESC LIMIT $13"
                 ),
                 values: filter.into(),
             },
@@ -190,8 +196,10 @@ impl Backoffice {
                          AND ($4 = 0 OR status = $4) AND ($5 IS NULL OR code = $5)
                          AND at_ms >= $6 AND at_ms < $7
                          AND ($8 IS NULL OR member_id = $8 OR $9 LIKE '%,' || project_id || ',%')
-                         AND at_ms <= $10 AND (at_ms < $10 OR id < $11)
-                     ORDER BY at_ms DESC, id DESC LIMIT $12"
+                         AND ($10 IS NULL OR coalesce(project_id, 'default') = $10)
+                         AND ($11 IS NULL OR member_id = $11)
+                         AND at_ms <= $12 AND (at_ms < $12 OR id < $13)
+                     ORDER BY at_ms DESC, id DESC LIMIT $14"
                 ),
                 values: std::iter::once(account_id.into()).chain(filter).collect(),
             },

@@ -96,23 +96,16 @@ pub(crate) async fn config(target: &Target, command: ConfigCommand) -> Result<()
             let body = json!({ "changes": changes, "based_on": based_on, "note": note, "preview": preview });
             send(target, Method::PUT, "/operator/config", Some(body)).await
         }
-        ConfigCommand::Rollback(rollback) => match rollback.store.find()? {
-            Some(store) => {
+        ConfigCommand::Rollback(rollback) => {
+            if let Some(store) = rollback.store.find()? {
                 let text = roll_back(&store, rollback.to).await?;
                 println!("{text}");
-                Ok(())
+                return Ok(());
             }
-            None => {
-                let body = rollback.to.map_or(json!({}), |to| json!({ "to": to }));
-                send(
-                    target,
-                    Method::POST,
-                    "/operator/config/rollback",
-                    Some(body),
-                )
-                .await
-            }
-        },
+            let body = rollback.to.map_or(json!({}), |to| json!({ "to": to }));
+            let path = "/operator/config/rollback";
+            send(target, Method::POST, path, Some(body)).await
+        }
     }
 }
 

@@ -35,7 +35,7 @@ impl DayRange {
         }
     }
 
-    pub(crate) fn from_day(&self) -> &str {
+    pub(crate) fn first_day(&self) -> &str {
         &self.from_day
     }
 

@@ -6,6 +6,7 @@ mod details;
 pub(crate) mod filter;
 mod found;
 pub(crate) mod list;
+pub(crate) mod merged;
 mod open;
 mod outcome;
 pub(crate) mod refused;

@@ -125,8 +125,8 @@ fn configuration(gateway: &Gateway, reports: Vec<GatewayReport>) -> Configuratio
     let entries = Kind::ALL
         .into_iter()
         .flat_map(|kind| routes.base.entries(kind, &changes));
-    let changed = entries.filter(|entry| entry.change.is_some());
-    let entries = changed.map(EntryObject::from).collect();
+    let entries = entries.filter(|entry| entry.change.is_some());
+    let entries = entries.map(EntryObject::from).collect();
     ConfigurationObject {
         object: "configuration",
         version: routes.revision.number,

@@ -57,23 +57,22 @@ impl Stripe {
     }
 
     async fn charge_card(&self, payment: &CardPayment<'_>) -> Result<CardOutcome, BeginError> {
-        let (status, body) = match payment.known {
-            Some(id) => self.send(&intent_path(id)?, None).await?,
-            None => {
-                // The card is that of the payment with which it was saved.
-                let saved = self.send(&intent_path(payment.card)?, None).await?;
-                let card = match saved {
-                    (StatusCode::OK, body) => Intent::parse(&body).and_then(Intent::card),
-                    (StatusCode::NOT_FOUND, _) => None,
-                    (status, body) => return Err(BeginError(refusal(status, &body))),
-                };
-                let Some(card) = card else {
-                    return Ok(CardOutcome::Refused("no card is saved".into()));
-                };
-                let form = card_form(payment, &card)?;
-                let sent = Some((form, payment.checkout));
-                self.send("/v1/payment_intents", sent).await?
-            }
+        let (status, body) = if let Some(id) = payment.known {
+            self.send(&intent_path(id)?, None).await?
+        } else {
+            // The card is that of the payment with which it was saved.
+            let saved = self.send(&intent_path(payment.card)?, None).await?;
+            let card = match saved {
+                (StatusCode::OK, body) => Intent::parse(&body).and_then(Intent::card),
+                (StatusCode::NOT_FOUND, _) => None,
+                (status, body) => return Err(BeginError(refusal(status, &body))),
+            };
+            let Some(card) = card else {
+                return Ok(CardOutcome::Refused("no card is saved".into()));
+            };
+            let form = card_form(payment, &card)?;
+            let sent = Some((form, payment.checkout));
+            self.send("/v1/payment_intents", sent).await?
         };
         let strange = || BeginError("the response is not a payment intent".into());
         match status {

@@ -26,11 +26,11 @@ impl ProviderSecrets {
                 allowed.extend(items.iter().filter_map(|item| match &item.value {
                     Value::Text(text) => Some(text.clone()),
                     _ => None,
-                }))
+                }));
             }
             // From the environment: one text with commas.
             Some(Value::Text(text)) => {
-                allowed.extend(text.split(',').map(|name| name.trim().to_owned()))
+                allowed.extend(text.split(',').map(|name| name.trim().to_owned()));
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! Entries as text: one line for each value, in one order, so that two entries can be compared line by line.
 
+use std::fmt::Write as _;
+
 use toml::{Table, Value};
 
 /// Longest line of a list; the items of a longer one have lines of their own.
@@ -40,10 +42,11 @@ pub(crate) fn leaves(entry: &Table) -> Vec<(String, String)> {
 
 /// The entry as TOML.
 pub(crate) fn write(entry: &Table) -> String {
-    let lines = leaves(entry).into_iter();
-    lines
-        .map(|(key, value)| format!("{key} = {value}\n"))
-        .collect()
+    let mut text = String::new();
+    for (key, value) in leaves(entry) {
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    text
 }
 
 fn collect(prefix: &str, table: &Table, leaves: &mut Vec<(String, String)>) {
@@ -74,8 +77,12 @@ fn written(value: &Value) -> String {
     let line = value.to_string();
     match value {
         Value::Array(items) if line.len() > MAX_LINE => {
-            let items: String = items.iter().map(|item| format!("  {item},\n")).collect();
-            format!("[\n{items}]")
+            let mut text = "[\n".to_owned();
+            for item in items {
+                let _ = writeln!(text, "  {item},");
+            }
+            text.push(']');
+            text
         }
         _ => line,
     }

@@ -23,7 +23,7 @@ impl Shared {
     ) -> Result<AccountDays, LedgerError> {
         self.wait_until_written().await;
         let (from, until) = range.seconds();
-        let (from_day, to_day) = (range.from_day(), range.to_day());
+        let (from_day, to_day) = (range.first_day(), range.to_day());
         let parameters = [
             (&account_id as _, Type::TEXT),
             (&from_day as _, Type::TEXT),

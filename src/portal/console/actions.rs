@@ -41,8 +41,8 @@ pub(crate) async fn list(
         .backoffice
         .actions_page(subject, before, paging::QUERIED);
     let mut actions = page.await?;
-    let named = layout::encoded(subject.unwrap_or_default());
-    let newest = format!("/portal/console/actions?subject={named}");
+    let wanted = layout::encoded(subject.unwrap_or_default());
+    let newest = format!("/portal/console/actions?subject={wanted}");
     let older = paging::cut(&mut actions).map(|last| format!("{newest}&before={}", last.seq));
     let newest = before.is_some().then_some(newest);
     let names = names(&gateway, &actions).await?;

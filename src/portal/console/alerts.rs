@@ -170,9 +170,9 @@ fn account_of(alert: &Alert) -> Option<&str> {
 /// The alert's summary, with a link to the page that helps to resolve it.
 fn how(alert: &Alert, names: &AccountNames) -> Markup {
     let account = account_of(alert);
-    let named = account.map_or("", |id| names.name(id));
+    let shown = account.map_or("", |id| names.name(id));
     let summary = messages::summary(alert.kind, &alert.subject, &alert.detail);
-    let summary = account.map_or(summary.clone(), |id| summary.replace(id, named));
+    let summary = account.map_or(summary.clone(), |id| summary.replace(id, shown));
     let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
         AlertKind::BalanceLow | AlertKind::CreditExpiring | AlertKind::BudgetReached => {

@@ -122,6 +122,17 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             "/portal/console/limits",
             get(limits::list).post(limits::change),
         )
+        .merge(configuration_pages())
+        .route("/portal/console/deployments", get(deployments::show))
+        .route("/portal/console/margin", get(margin::show))
+        .route("/portal/console/audit", get(audit::show).post(audit::run))
+        .route("/portal/console/actions", get(actions::list))
+        .route("/portal/console/alerts", get(alerts::list))
+        .route("/portal/console/alerts/test", post(alerts::test))
+}
+
+fn configuration_pages() -> Router<Arc<Gateway>> {
+    Router::new()
         .route("/portal/console/config", get(configuration::list))
         .route(
             "/portal/console/config/history",
@@ -144,10 +155,4 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             "/portal/console/config/{kind}/new",
             get(configuration::create),
         )
-        .route("/portal/console/deployments", get(deployments::show))
-        .route("/portal/console/margin", get(margin::show))
-        .route("/portal/console/audit", get(audit::show).post(audit::run))
-        .route("/portal/console/actions", get(actions::list))
-        .route("/portal/console/alerts", get(alerts::list))
-        .route("/portal/console/alerts/test", post(alerts::test))
 }

@@ -118,12 +118,12 @@ fn row(one: &RefusedRequest) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(requests::path(&one.id)) { (moment(one.at_ms.div_euclid(1_000))) } }
-            td data-label="Account" { a href=(accounts::path(&one.account_id)) { code { (one.account_id) } } }
-            td data-label="Model" { (customers::model(one)) }
-            td data-label="Endpoint" { (customers::endpoint(one)) }
-            td.number data-label="Status" { (one.status) }
-            td data-label="Code" { span.badge.bad { (one.code) } }
-            td.failure data-label="Message" { (one.message) }
+            td { a href=(accounts::path(&one.account_id)) { code { (one.account_id) } } }
+            td { (customers::model(one)) }
+            td { (customers::endpoint(one)) }
+            td.number { (one.status) }
+            td { span.badge.bad { (one.code) } }
+            td.failure { (one.message) }
         }
     }
 }

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     api::loggable,
-    base::timestamp,
+    backoffice::RefusedRequest,
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
     ledger::{AccountFound, Call, CallsFound, CallsPage, LedgerError, Outcome},
     portal::{
@@ -26,8 +27,10 @@ use crate::{
         query::{ReadQuery, non_empty},
         requests::{
             csv,
-            filter::{Filter, RequestsQuery},
-            list as customers, operator_label,
+            filter::{Ended, Filter, RequestsQuery},
+            list as customers,
+            merged::{self, Listed, Requests},
+            operator_label, refused as customers_refused,
         },
     },
 };
@@ -57,38 +60,51 @@ pub(crate) async fn list(
     }
     let filter = Filter::read(&query.filter)?;
     let account = Account::find(&gateway, filter.account).await?;
-    let mut found = match account.id() {
-        Ok(account_id) => {
-            let page = CallsPage {
-                account_id,
-                ..filter.page(timestamp::now(), paging::QUERIED)
-            };
-            gateway.ledger.calls_page(&page).await?
-        }
-        Err(_) => CallsFound::default(),
+    let found = match account.id() {
+        Ok(account_id) => found(&gateway, &filter, account_id).await?,
+        Err(_) => Requests::default(),
     };
-    let next = customers::paged(&mut found);
-    let older = next.map(|last| filter.path(LIST, Some(last)));
+    let older = found.next().map(|last| filter.path(LIST, Some(last)));
     let newest = filter.before.is_some().then(|| filter.path(LIST, None));
     let csv = filter.path("/portal/console/requests.csv", None);
-    let names = names(&gateway, &found.calls).await?;
+    let names = AccountNames::read(&gateway, found.account_ids()).await?;
     let content = html! {
         h1 { "Requests" }
         p.muted data-zone-note { "Times are in UTC." }
         (find_form(""))
-        p { a href="/portal/console/requests/refused" { "Refused requests" } }
+        p { a href="/portal/console/requests/refused" { "Why requests were refused" } }
         (filter.presets(LIST))
         (filter_form(&gateway, &filter))
         @if let Err(message) = account.id() {
             p.problem role="alert" { (message) }
         } @else {
-            (table(&found.calls, &names))
+            (listed(&found.rows, &names))
             (customers::searched(&found))
         }
         (paging::links("requests", newest.as_deref(), older.as_deref()))
-        p { a.button href=(csv) download { "Download as CSV" } }
+        @if filter.ended != Ended::Refused { p { a.button href=(csv) download { "Download as CSV" } } }
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
+}
+
+/// A page of the requests that the filter selects, of one account or of all.
+async fn found(
+    gateway: &Gateway,
+    filter: &Filter<'_>,
+    account_id: Option<&str>,
+) -> Result<Requests, PortalError> {
+    let now = timestamp::now();
+    let calls = if filter.ended == Ended::Refused {
+        CallsFound::default()
+    } else {
+        let page = CallsPage {
+            account_id,
+            ..filter.page(now, paging::QUERIED)
+        };
+        gateway.ledger.calls_page(&page).await?
+    };
+    let refused = merged::refused(gateway, filter, account_id, None, now);
+    Ok(Requests::of(calls, refused.await?))
 }
 
 /// The requests of the list with the same filter, as CSV.
@@ -238,6 +254,24 @@ pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
     if calls.is_empty() {
         return html! { p.empty { "No matching requests." } };
     }
+    framed(&html! { @for call in calls { (row(call, names)) } })
+}
+
+fn listed(rows: &[Listed], names: &AccountNames) -> Markup {
+    if rows.is_empty() {
+        return html! { p.empty { "No matching requests." } };
+    }
+    framed(&html! {
+        @for listed in rows {
+            @match listed {
+                Listed::Call(call) => (row(call, names)),
+                Listed::Refused(one) => (refused_row(one, names)),
+            }
+        }
+    })
+}
+
+fn framed(rows: &Markup) -> Markup {
     let table = html! {
         table {
             caption { "Requests, newest first" }
@@ -251,7 +285,7 @@ pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
                 th.number scope="col" { "Duration" }
                 th scope="col" { "Outcome" }
             } }
-            tbody { @for call in calls { (row(call, names)) } }
+            tbody { (rows) }
         }
     };
     scrolled("Requests", &table)
@@ -271,6 +305,22 @@ fn row(call: &Call, names: &AccountNames) -> Markup {
             td.number { (formatting::money(call.charged.map(|charged| charged.cost).unwrap_or_default())) }
             td.number { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             td { (outcome(call.outcome)) }
+        }
+    }
+}
+
+/// A refused request has reached no upstream and cost nothing.
+fn refused_row(one: &RefusedRequest, names: &AccountNames) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href=(path(&one.id)) { (formatting::moment(one.at_ms.div_euclid(1_000))) } }
+            td { (names.link(&one.account_id)) }
+            td { (customers_refused::model(one)) }
+            td { "–" }
+            td.number { "–" }
+            td.number { (formatting::money(NanoUsd::default())) }
+            td.number { (formatting::duration(one.took_ms)) }
+            td { span.badge.bad title=(one.message) { (one.status) " " (one.code) } }
         }
     }
 }

@@ -8,11 +8,11 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 use axum::{body::Body, extract::State, response::Response};
 use futures_util::stream;
 
-use super::filter::{Cursor, Filter, RequestsQuery};
+use super::filter::{Cursor, Ended, Filter, RequestsQuery};
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{Call, CallsPage, Key, LedgerError, Project},
+    ledger::{Call, CallId, CallsPage, Key, LedgerError, Project},
     portal::{
         csv::{self, field},
         error::PortalError,
@@ -82,7 +82,12 @@ pub(crate) fn file(
     query: RequestsQuery,
     reader: Reader,
 ) -> Result<Response, PortalError> {
-    let before = Filter::read(&query)?.before;
+    let filter = Filter::read(&query)?;
+    if filter.ended == Ended::Refused {
+        let problem = "Refused requests cost nothing and are not part of the CSV.";
+        return Err(PortalError::Invalid(problem.into()));
+    }
+    let before = filter.before.map(Cursor::before_call);
     let now = timestamp::now();
     let rows = Rows {
         gateway,
@@ -110,7 +115,7 @@ struct Rows {
     query: RequestsQuery,
     reader: Reader,
     now: i64,
-    before: Option<Cursor>,
+    before: Option<(i64, CallId)>,
     written: usize,
     searches: usize,
     is_begun: bool,
@@ -131,12 +136,12 @@ impl Rows {
             let page = CallsPage {
                 account_id: account_id.map(String::as_str),
                 seen,
-                before: self.before.map(|last| (last.ended_ms, last.id)),
+                before: self.before,
                 ..filter.page(self.now, limit)
             };
             self.gateway.ledger.calls_page(&page).await?
         };
-        let next = found.next(limit).map(Cursor::new);
+        let next = found.next(limit);
         self.searches += usize::from(found.searched_to_ms.is_some());
         let is_full = self.written + found.calls.len() > csv::MAX_ROWS;
         found.calls.truncate(csv::MAX_ROWS - self.written);

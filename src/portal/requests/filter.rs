@@ -20,7 +20,7 @@ pub(crate) struct RequestsQuery {
     pub project: Option<String>,
     pub member: Option<String>,
     pub session: Option<String>,
-    /// `errors`, or one outcome.
+    /// `errors`, `refused`, or one outcome.
     pub outcome: Option<String>,
     pub last: Option<String>,
     pub from: Option<String>,
@@ -33,8 +33,10 @@ pub(crate) struct RequestsQuery {
 pub(crate) enum Ended {
     #[default]
     Anyhow,
-    /// In any way that nothing was charged for.
+    /// In any way that nothing was charged for, refused ones included.
     Errors,
+    /// Before a model was called.
+    Refused,
     With(Outcome),
 }
 
@@ -50,22 +52,31 @@ pub(crate) struct Filter<'a> {
     pub session: Option<&'a str>,
     pub ended: Ended,
     pub times: Times,
-    pub before: Option<Cursor>,
+    pub before: Option<Cursor<'a>>,
 }
 
 /// The last request of a page, after which the next page starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct Cursor<'a> {
     pub ended_ms: i64,
-    pub id: CallId,
+    pub id: RowId<'a>,
+}
+
+/// A row of the list. At the same time calls come before refused requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowId<'a> {
+    Call(CallId),
+    Refused(&'a str),
 }
 
 const ERRORS: &str = "errors";
+const REFUSED: &str = "refused";
 
 impl Ended {
     fn parse(text: &str) -> Option<Self> {
         match text {
             ERRORS => Some(Self::Errors),
+            REFUSED => Some(Self::Refused),
             text => Outcome::parse(text).map(Self::With),
         }
     }
@@ -74,6 +85,7 @@ impl Ended {
         match self {
             Self::Anyhow => None,
             Self::Errors => Some(ERRORS),
+            Self::Refused => Some(REFUSED),
             Self::With(outcome) => Some(outcome.as_str()),
         }
     }
@@ -83,6 +95,7 @@ impl Ended {
         html! {
             option value="" { "All" }
             option value=(ERRORS) selected[self == Self::Errors] { "Errors only" }
+            option value=(REFUSED) selected[self == Self::Refused] { "Refused" }
             @for one in Outcome::ALL {
                 option value=(one.as_str()) selected[self == Self::With(one)] { (label(one)) }
             }
@@ -128,13 +141,13 @@ impl<'a> Filter<'a> {
             upstream: self.upstream,
             outcome: match self.ended {
                 Ended::With(outcome) => Some(outcome),
-                Ended::Anyhow | Ended::Errors => None,
+                Ended::Anyhow | Ended::Errors | Ended::Refused => None,
             },
             errors_only: self.ended == Ended::Errors,
             from_ms,
             to_ms,
             seen: None,
-            before: self.before.map(|last| (last.ended_ms, last.id)),
+            before: self.before.map(Cursor::before_call),
             limit,
         }
     }
@@ -145,16 +158,16 @@ impl<'a> Filter<'a> {
     }
 
     /// The URL of the list with this filter: its first page, or the page after `last`.
-    pub(crate) fn path(&self, list: &str, last: Option<Cursor>) -> String {
+    pub(crate) fn path(&self, page: &str, last: Option<Cursor<'_>>) -> String {
         let before = ("before", last.map(|last| last.to_string()));
         let fields = self.fields().into_iter().chain([before]);
         let pairs: Vec<_> = fields
             .filter_map(|(name, value)| Some(format!("{name}={}", layout::encoded(&value?))))
             .collect();
         if pairs.is_empty() {
-            return list.to_owned();
+            return page.to_owned();
         }
-        format!("{list}?{}", pairs.join("&"))
+        format!("{page}?{}", pairs.join("&"))
     }
 
     fn fields(&self) -> Vec<(&'static str, Option<String>)> {
@@ -195,23 +208,44 @@ impl<'a> Filter<'a> {
     }
 }
 
-impl Cursor {
-    pub(crate) fn new((ended_ms, id): (i64, CallId)) -> Self {
-        Self { ended_ms, id }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
+impl<'a> Cursor<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
         let (ended_ms, id) = text.split_once('-')?;
+        let id = if id.starts_with("refused_") {
+            RowId::Refused(id)
+        } else {
+            RowId::Call(CallId::parse(id)?)
+        };
         Some(Self {
             ended_ms: ended_ms.parse().ok()?,
-            id: CallId::parse(id)?,
+            id,
         })
+    }
+
+    /// The cursor of the calls that follow.
+    pub(crate) fn before_call(self) -> (i64, CallId) {
+        match self.id {
+            RowId::Call(id) => (self.ended_ms, id),
+            RowId::Refused(_) => (self.ended_ms, CallId(0)),
+        }
+    }
+
+    /// The cursor of the refused requests that follow.
+    pub(crate) fn before_refused(self) -> (i64, &'a str) {
+        match self.id {
+            RowId::Call(_) => (self.ended_ms.saturating_add(1), ""),
+            RowId::Refused(id) => (self.ended_ms, id),
+        }
     }
 }
 
-impl std::fmt::Display for Cursor {
+impl std::fmt::Display for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.ended_ms, self.id)
+        let ended_ms = self.ended_ms;
+        match self.id {
+            RowId::Call(id) => write!(f, "{ended_ms}-{id}"),
+            RowId::Refused(id) => write!(f, "{ended_ms}-{id}"),
+        }
     }
 }
 
@@ -221,8 +255,16 @@ mod tests {
 
     #[test]
     fn a_cursor_parses_as_it_was_written() {
-        let cursor = Cursor::new((1_800_000_000_007, CallId(943_718_400_000_000_000)));
+        let cursor = Cursor {
+            ended_ms: 1_800_000_000_007,
+            id: RowId::Call(CallId(943_718_400_000_000_000)),
+        };
         assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
+        let refused = Cursor::parse("7-refused_a").unwrap();
+        assert_eq!(refused.to_string(), "7-refused_a");
+        assert_eq!(refused.before_call(), (7, CallId(0)));
+        assert_eq!(refused.before_refused(), (7, "refused_a"));
+        assert_eq!(cursor.before_refused(), (1_800_000_000_008, ""));
         for wrong in [
             "",
             "-",
@@ -248,7 +290,10 @@ mod tests {
             ..RequestsQuery::default()
         };
         let filter = Filter::read(&query).unwrap();
-        let last = Cursor::new((5, CallId(0)));
+        let last = Cursor {
+            ended_ms: 5,
+            id: RowId::Call(CallId(0)),
+        };
         assert_eq!(
             filter.path("/portal/requests", Some(last)),
             "/portal/requests?key=key%5F1&model=a%26b%3D%22c&session=s%201&outcome=errors\

@@ -6,14 +6,15 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    filter::{Cursor, Filter, RequestsQuery},
+    filter::{Ended, Filter, RequestsQuery},
     key_label,
+    merged::{self, Listed, Requests},
     open::find_form,
     outcome, path, refused,
 };
 use crate::{
-    backoffice::Person,
-    base::timestamp,
+    backoffice::{Person, RefusedRequest},
+    base::{money::NanoUsd, timestamp},
     catalog::Plan,
     gateway::Gateway,
     ledger::{Call, CallsFound, CallsPage, DEFAULT_PROJECT, Key, KeyFilter, KeysPage, Project},
@@ -70,37 +71,46 @@ pub(crate) async fn show(
 ) -> Result<Page, PortalError> {
     let filter = own(Filter::read(&query)?, &me);
     let sight = Sight::of(&gateway, &me).await?;
-    let page = filter.page(timestamp::now(), paging::QUERIED);
+    let (account, now) = (me.account.id.as_str(), timestamp::now());
+    let page = filter.page(now, paging::QUERIED);
     let page = CallsPage {
-        account_id: Some(&me.account.id),
+        account_id: Some(account),
         seen: sight.calls(),
         ..page
     };
     let selectable = Selectable::read(&gateway, &me).await?;
-    let mut found = gateway.ledger.calls_page(&page).await?;
-    let next = paged(&mut found);
-    // Calls, and links to this page, may name deleted keys.
-    let named = found.calls.iter().map(|call| call.payer.key_id.as_str());
-    let keys = gateway.ledger.keys_with_ids(named.chain(filter.key));
+    let calls = if filter.ended == Ended::Refused {
+        CallsFound::default()
+    } else {
+        gateway.ledger.calls_page(&page).await?
+    };
+    let refused = merged::refused(&gateway, &filter, Some(account), sight.calls(), now);
+    let found = Requests::of(calls, refused.await?);
+    // Requests, and links to this page, may name deleted keys.
+    let keys = gateway
+        .ledger
+        .keys_with_ids(found.key_ids().chain(filter.key));
     let mut keys = keys.await?;
     keys.retain(|key| key.account_id == me.account.id && me.sees_key(key));
     let newest = filter.before.is_some().then(|| filter.path(LIST, None));
-    let older = next.map(|last| filter.path(LIST, Some(last)));
+    let older = found.next().map(|last| filter.path(LIST, Some(last)));
     let content = html! {
         h1 { "Requests" }
         p.muted { "Prompts and responses are not stored with requests. " span data-zone-note { "Times are in UTC." } }
         (find_form(""))
-        p { a href=(refused::PATH) { "Refused requests" } }
+        p { a href=(refused::PATH) { "Why requests were refused" } }
         (filter.presets(LIST))
         (form(&gateway, &filter, &selectable, &keys))
-        @if found.calls.is_empty() {
+        @if found.rows.is_empty() {
             (nothing(&filter, &found))
         } @else {
-            (table(&found.calls, &keys))
+            (listed(&found.rows, &keys))
             (searched(&found))
         }
         (paging::links("requests", newest.as_deref(), older.as_deref()))
-        p { a.button href=(filter.path(CSV, None)) download { "Download as CSV" } }
+        @if filter.ended != Ended::Refused {
+            p { a.button href=(filter.path(CSV, None)) download { "Download as CSV" } }
+        }
     };
     Ok(layout::page(&me, Place::Requests, "Requests", &content))
 }
@@ -115,20 +125,8 @@ pub(super) fn own<'a>(filter: Filter<'a>, me: &SignedIn) -> Filter<'a> {
     }
 }
 
-/// Cuts what was found to a page. Returns where the next one begins, if there is one.
-pub(crate) fn paged(found: &mut CallsFound) -> Option<Cursor> {
-    let more = found.calls.len() > paging::PAGE_SIZE;
-    found.calls.truncate(paging::PAGE_SIZE);
-    let next = if more {
-        found.next(paging::PAGE_SIZE)
-    } else {
-        found.next(paging::QUERIED)
-    };
-    next.map(Cursor::new)
-}
-
 /// Says how far the page has searched, if it did not search all.
-pub(crate) fn searched(found: &CallsFound) -> Markup {
+pub(crate) fn searched(found: &Requests) -> Markup {
     html! {
         @if let Some(ms) = found.searched_to_ms {
             p.muted {
@@ -139,7 +137,7 @@ pub(crate) fn searched(found: &CallsFound) -> Markup {
     }
 }
 
-fn nothing(filter: &Filter<'_>, found: &CallsFound) -> Markup {
+fn nothing(filter: &Filter<'_>, found: &Requests) -> Markup {
     html! {
         @if found.searched_to_ms.is_some() {
             p.empty { "No matching requests so far." }
@@ -260,8 +258,23 @@ fn member_select(filter: &Filter<'_>, members: &[Person]) -> Markup {
     }
 }
 
-/// A table of requests with their keys. The overview page shows it too.
+/// A table of calls with their keys. The overview page shows it too.
 pub(crate) fn table(calls: &[Call], keys: &[Key]) -> Markup {
+    framed(&html! { @for call in calls { (row(call, keys)) } })
+}
+
+fn listed(rows: &[Listed], keys: &[Key]) -> Markup {
+    framed(&html! {
+        @for listed in rows {
+            @match listed {
+                Listed::Call(call) => (row(call, keys)),
+                Listed::Refused(one) => (refused_row(one, keys)),
+            }
+        }
+    })
+}
+
+fn framed(rows: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Requests" {
             table {
@@ -278,9 +291,7 @@ pub(crate) fn table(calls: &[Call], keys: &[Key]) -> Markup {
                         th scope="col" { "Outcome" }
                     }
                 }
-                tbody {
-                    @for call in calls { (row(call, keys)) }
-                }
+                tbody { (rows) }
             }
         }
     }
@@ -305,6 +316,22 @@ fn row(call: &Call, keys: &[Key]) -> Markup {
             td.number { (formatting::money(cost.unwrap_or_default())) }
             td.number { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             td { (outcome::badge(call.outcome)) }
+        }
+    }
+}
+
+/// A refused request has used no tokens and cost nothing.
+fn refused_row(one: &RefusedRequest, keys: &[Key]) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href=(path(&one.id)) { (formatting::moment(one.at_ms.div_euclid(1_000))) } }
+            td { (key_label(keys, &one.key_id)) }
+            td { (refused::model(one)) }
+            td.number { "–" }
+            td.number { "–" }
+            td.number { (formatting::money(NanoUsd::default())) }
+            td.number { (formatting::duration(one.took_ms)) }
+            td { (refused::badge(one)) " " span.muted { (one.status) } }
         }
     }
 }

@@ -68,7 +68,7 @@ fn cursor(text: &str) -> Option<(i64, &str)> {
 
 /// The URL of a list with this filter: its first page, or the page after `last`.
 pub(crate) fn list_url(
-    list: &str,
+    path: &str,
     page: &RefusedPage<'_>,
     last: Option<&RefusedRequest>,
 ) -> String {
@@ -87,7 +87,7 @@ pub(crate) fn list_url(
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
         .collect();
-    format!("{list}?{}", pairs.join("&"))
+    format!("{path}?{}", pairs.join("&"))
 }
 
 pub(crate) async fn show(
@@ -207,9 +207,9 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
                                     th scope="row" {
                                         a href=(list_url(list, &page, None)) { (remedy::of(code, *status).title) }
                                     }
-                                    td data-label="Code" { code { (code) } }
-                                    td.number data-label="Status" { (status) }
-                                    td.number data-label="Requests" { (count(requests.unsigned_abs())) }
+                                    td { code { (code) } }
+                                    td.number { (status) }
+                                    td.number { (count(requests.unsigned_abs())) }
                                 }
                             }
                         }
@@ -274,11 +274,11 @@ fn row(one: &RefusedRequest, keys: &[Key]) -> Markup {
             th scope="row" {
                 a href=(path(&one.id)) { (moment(one.at_ms.div_euclid(1_000))) }
             }
-            td data-label="Key" { (key_label(keys, &one.key_id)) }
-            td data-label="Model" { (model(one)) }
-            td data-label="Endpoint" { (endpoint(one)) }
-            td.number data-label="Status" { (one.status) }
-            td data-label="Reason" { (badge(one)) }
+            td { (key_label(keys, &one.key_id)) }
+            td { (model(one)) }
+            td { (endpoint(one)) }
+            td.number { (one.status) }
+            td { (badge(one)) }
         }
     }
 }

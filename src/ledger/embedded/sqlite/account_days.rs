@@ -20,7 +20,7 @@ pub(crate) fn between(
     let mut rows = connection.prepare(DAYS)?;
     let wanted = params![
         account_id,
-        range.from_day(),
+        range.first_day(),
         range.to_day(),
         from,
         until,

@@ -166,15 +166,14 @@ impl Draft {
             ]);
         }
         let of_kind = changes.of_mut(self.kind);
-        match self.intent {
-            Intent::Revert => drop(of_kind.remove(&name)),
-            _ => {
-                let change = Change {
-                    set: set.as_ref().map(write_entry),
-                    replaces: None,
-                };
-                of_kind.insert(name.clone(), change);
-            }
+        if self.intent == Intent::Revert {
+            of_kind.remove(&name);
+        } else {
+            let change = Change {
+                set: set.as_ref().map(write_entry),
+                replaces: None,
+            };
+            of_kind.insert(name.clone(), change);
         }
         let changes = routes.base.with_replaced(changes, &routes.revision.changes);
         Ok((changes, name))

@@ -51,7 +51,7 @@ pub(super) fn fields(kind: Kind, entry: &Table, routes: &Routes) -> Vec<Field> {
 }
 
 fn model_fields(is_hybrid: bool) -> Vec<Field> {
-    let tiers = [("".to_owned(), "Default".to_owned())]
+    let tiers = [(String::new(), "Default".to_owned())]
         .into_iter()
         .chain(Tier::ALL.map(|tier| (tier.to_string(), tier.to_string())));
     let mut fields = vec![

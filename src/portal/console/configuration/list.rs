@@ -200,13 +200,13 @@ fn summary(entry: &Entry, routes: &Routes) -> Markup {
         None => String::new(),
     };
     match entry.kind {
-        Kind::Model => match routes.catalog.find(&entry.name) {
-            Some(model) => {
-                let rates = &model.prices.rates;
-                html! { (shown_rate(model, rates.input)) " in, " (shown_rate(model, rates.output)) " out; from tier " (model.min_tier) }
-            }
-            None => html! { "–" },
-        },
+        Kind::Model => {
+            let Some(model) = routes.catalog.find(&entry.name) else {
+                return html! { "–" };
+            };
+            let rates = &model.prices.rates;
+            html! { (shown_rate(model, rates.input)) " in, " (shown_rate(model, rates.output)) " out; from tier " (model.min_tier) }
+        }
         Kind::Alias => html! { "calls " code { (text("model")) } },
         Kind::Deployment => html! {
             code { (text("model")) } " by " code { (text("provider")) }

@@ -177,10 +177,12 @@ fn preview(
 
 /// What applying it means.
 fn effect(draft: &Draft) -> Markup {
-    match draft.kind {
-        Kind::Model => {
-            html! { "Nothing is applied yet. Prices count for calls that start afterwards; running calls are charged at the prices that they started with." }
+    html! {
+        "Nothing is applied yet. "
+        @if draft.kind == Kind::Model {
+            "Prices count for calls that start afterwards; running calls are charged at the prices that they started with."
+        } @else {
+            "Running calls finish with what they started with."
         }
-        _ => html! { "Nothing is applied yet. Running calls finish with what they started with." },
     }
 }

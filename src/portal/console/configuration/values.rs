@@ -8,7 +8,6 @@ impl Field {
     /// Takes the field's value out of an entry as it is shown; `None` if it is absent or does not fit the field.
     pub(super) fn take(&self, entry: &mut Table) -> Option<String> {
         let shown = match (at(entry, self.key)?, &self.input) {
-            (Toml::String(text), Input::Number | Input::Price) => text.clone(),
             (Toml::Integer(number), Input::Number | Input::Price) => number.to_string(),
             (Toml::String(text), Input::Names) if !text.contains(',') => text.clone(),
             (Toml::Array(items), Input::Names) => {
@@ -18,7 +17,10 @@ impl Field {
                 names.collect::<Option<Vec<_>>>()?.join(", ")
             }
             (Toml::String(text), Input::Text) if !text.contains('\n') => text.clone(),
-            (Toml::String(text), Input::LongText | Input::Choice(_)) => text.clone(),
+            (
+                Toml::String(text),
+                Input::Number | Input::Price | Input::LongText | Input::Choice(_),
+            ) => text.clone(),
             _ => return None,
         };
         remove(entry, self.key);
