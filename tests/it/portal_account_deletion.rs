@@ -152,7 +152,7 @@ async fn a_deleted_account_keeps_its_entries_and_nothing_of_its_people() {
             .to_string();
     }
     let recorded = actions(&gateway, None).await;
-    kept += &format!("{recorded:?}");
+    kept.extend([format!("{recorded:?}")]);
     for gone in [
         owner.email.as_str(),
         &member.email,

@@ -106,8 +106,12 @@ async fn a_statement_adds_up_and_never_changes() {
         .assert_sent_to("/portal");
     let month = day_of(timestamp::now() - 40 * 86_400)[..7].to_owned();
     let path = format!("/portal/billing/statements/{month}");
-    let list = browser.get("/portal/billing/statements").await;
-    assert!(list.assert_page().contains(&path), "{}", list.text);
+    let statements = browser.get("/portal/billing/statements").await;
+    assert!(
+        statements.assert_page().contains(&path),
+        "{}",
+        statements.text
+    );
     let first = browser.get(&path).await;
     let lines = rows(first.assert_page(), STATEMENT);
     let last = |line: &Vec<String>| nanos(line.last().unwrap());

@@ -72,7 +72,7 @@ impl History {
 
     /// The query parameter for the next older page.
     pub(crate) fn older(&self) -> Option<&str> {
-        self.older.as_ref().map(|_| self.range.from_day())
+        self.older.as_ref().map(|_| self.range.first_day())
     }
 
     fn by_day(&self) -> BTreeMap<String, Day<'_>> {

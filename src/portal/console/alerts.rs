@@ -196,7 +196,7 @@ fn how(alert: &Alert, names: &AccountNames) -> Markup {
     };
     html! {
         // The sentence is capitalised unless it starts with an identifier or a name.
-        @if summary.starts_with(&alert.subject) || account.is_some() && summary.starts_with(named) { (summary) } @else { (first.to_uppercase()) (rest) }
+        @if summary.starts_with(&alert.subject) || account.is_some() && summary.starts_with(shown) { (summary) } @else { (first.to_uppercase()) (rest) }
         ". "
         @if alert.kind != AlertKind::Test { a href=(to) { (name) } }
     }

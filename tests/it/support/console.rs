@@ -10,7 +10,7 @@ use super::{
     portal::{Browser, Seen},
 };
 
-pub const PAGES: [&str; 12] = [
+pub const PAGES: [&str; 13] = [
     "/portal/console",
     "/portal/console/accounts",
     "/portal/console/people",

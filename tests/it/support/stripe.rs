@@ -170,17 +170,17 @@ async fn charge(state: &Shared, headers: HeaderMap, fields: BTreeMap<String, Str
     let key = headers["idempotency-key"].to_str().unwrap().to_owned();
     let (status, body) = {
         let mut charges = state.charges.lock().unwrap();
-        let new = || match fault {
-            Some(Fault::Answer(status, body)) => (status, serde_json::from_str(body).unwrap()),
-            _ => {
-                let cents: i64 = fields["amount"].parse().unwrap();
-                let paid = json!({
-                    "id": format!("pi_{}", &key["checkout_".len()..]), "status": "succeeded",
-                    "amount_received": cents, "currency": fields["currency"],
-                    "metadata": { "top_up": fields["metadata[top_up]"] },
-                });
-                (200, paid)
+        let new = || {
+            if let Some(Fault::Answer(status, body)) = fault {
+                return (status, serde_json::from_str(body).unwrap());
             }
+            let cents: i64 = fields["amount"].parse().unwrap();
+            let paid = json!({
+                "id": format!("pi_{}", &key["checkout_".len()..]), "status": "succeeded",
+                "amount_received": cents, "currency": fields["currency"],
+                "metadata": { "top_up": fields["metadata[top_up]"] },
+            });
+            (200, paid)
         };
         charges.entry(key.clone()).or_insert_with(new).clone()
     };
