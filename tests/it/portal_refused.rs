@@ -13,6 +13,7 @@ use crate::support::{
 };
 
 const MODEL: &str = "svc-standard";
+const LIST: &str = "/portal/requests";
 const REFUSED: &str = "/portal/requests/refused";
 
 async fn send(gateway: &TestGateway, key: &str, id: &str, model: &str) -> Answer {
@@ -246,4 +247,61 @@ async fn the_list_has_pages_and_filters() {
         .page(&page_of(&admin.gateway, &refused.body["error"]))
         .await;
     assert!(page.contains("<dd>Playground</dd>"), "{page}");
+}
+
+#[tokio::test]
+async fn the_list_of_requests_has_served_and_refused_ones_in_their_order() {
+    let admin = Admin::open().await;
+    let mut sent = Vec::new();
+    for number in 0..60 {
+        let (id, model) = (
+            format!("r{number}"),
+            if number % 2 == 0 { MODEL } else { "nope" },
+        );
+        send(&admin.gateway, &admin.key, &id, model).await;
+        sent.push(id);
+    }
+    admin.gateway.idle().await;
+    let mut shown = Vec::new();
+    let mut path = LIST.to_owned();
+    for on_page in [50, 10] {
+        let page = admin.page(&path).await;
+        let listed = links(&page, &format!("{LIST}/"));
+        let listed: Vec<_> = listed
+            .into_iter()
+            .filter(|link| link.contains("/call_") || link.contains("/refused_"))
+            .collect();
+        assert_eq!(listed.len(), on_page, "{path}");
+        shown.extend(listed);
+        path = links(&page, &format!("{LIST}?before="))
+            .pop()
+            .unwrap_or_default();
+    }
+    let kinds: Vec<_> = shown.iter().map(|link| link.contains("/call_")).collect();
+    assert_eq!(kinds.iter().filter(|is_call| **is_call).count(), 30);
+    shown.sort_unstable();
+    shown.dedup();
+    assert_eq!(shown.len(), sent.len(), "none twice");
+    for (query, count) in [
+        ("outcome=errors", 30),
+        ("outcome=refused", 30),
+        ("outcome=answered", 30),
+        ("outcome=refused&model=nope", 30),
+        ("outcome=refused&model=other", 0),
+        ("outcome=refused&project=default", 30),
+        ("outcome=refused&project=proj_other", 0),
+        ("outcome=refused&session=none", 0),
+        ("outcome=refused&to=2020-01-01", 0),
+    ] {
+        let page = admin.page(&format!("{LIST}?{query}")).await;
+        let listed = links(&page, &format!("{LIST}/"));
+        let listed = listed
+            .iter()
+            .filter(|link| link.contains("/call_") || link.contains("/refused_"));
+        assert_eq!(listed.count(), count, "{query}");
+    }
+    // Not one of another account.
+    let other = Browser::signed_in(&admin.gateway).await;
+    let page = other.get(&format!("{LIST}?outcome=refused")).await;
+    assert!(links(page.assert_page(), &format!("{LIST}/refused_")).is_empty());
 }
