@@ -66,6 +66,7 @@ impl Backoffice {
         let of_account = [
             "UPDATE backoffice_checkouts SET person = 'deleted'
              WHERE account_id = $1 AND person LIKE '%@%'",
+            "UPDATE backoffice_top_ups SET consent_by = 'deleted' WHERE account_id = $1",
             "DELETE FROM backoffice_sessions
              WHERE person_id IN (SELECT p.id FROM backoffice_people p WHERE p.account_id = $1)",
             "DELETE FROM backoffice_identities

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     gateways::{Account, Fleet, MODEL, Outcome, ask, eventually},

@@ -32,6 +32,8 @@ impl OperatorActions {
             }
             let mut subjects = subjects(gateway, id).await?;
             subjects.extend(people.iter().map(|person| person.id.clone()));
+            // First, so that no credit is bought for it any more.
+            backoffice.turn_off_top_up(id).await?;
             let deleted_keys = ledger.erase_account(id).await?;
             if let Err(error) = gateway.conversations.delete_all_of(id).await {
                 tracing::error!(%error, account.id = id, "deleting the stored responses of a deleted account failed; they expire");
