@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import { clickTo, fill, photograph, PHONE, signIn, signUp, textOf, visitor } from './support/visitor.mjs';
+import { clickTo, fill, go, photograph, PHONE, signIn, signUp, textOf, visitor } from './support/visitor.mjs';
 
 const PASSWORD = 'a password of my own';
 const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
@@ -22,7 +22,7 @@ function codeOf(secret, later = 0) {
 /** Signs up, and turns on two-factor authentication. Returns the secret and the recovery codes. */
 async function protectedPerson(page, email) {
   await signUp(page, { name: 'Ada', email, password: PASSWORD });
-  await clickTo(page, 'link', 'Settings');
+  await go(page, '/portal/settings');
   await clickTo(page, 'link', 'Set up');
   await fill(page, 'present', PASSWORD);
   await clickTo(page, 'button', 'Set up');

@@ -286,6 +286,7 @@ test('the request runs as curl, with the conversation and the settings', async (
   await write(page, "It's \"quoted\" $HOME `id` \\ é");
   await (await page.$('.code summary')).click();
   const code = (language) => page.$eval(`[data-language="${language}"] code`, ({ textContent }) => textContent);
+  await until(page, () => document.querySelector('[data-language="curl"] code').textContent);
   const curl = await code('curl');
   assert.ok(!curl.includes(key));
   const { stdout } = await run('bash', ['-c', `${curl.replace('curl ', 'curl -sS --noproxy "*" ')}`], {

@@ -225,7 +225,7 @@
   const save = () => {
     const fields = Object.fromEntries(FIELDS.map((name) => [name, form.elements[name].value]));
     const models = selects().map(({ value }) => value);
-    const state = { owner: form.dataset.token, turns, fields, json: form.elements.json.checked, models };
+    const state = { owner: form.dataset.owner, turns, fields, json: form.elements.json.checked, models };
     try {
       sessionStorage.setItem(STORE, JSON.stringify(state));
     } catch {
@@ -255,7 +255,7 @@
       return;
     }
     const stored = JSON.parse(sessionStorage.getItem(STORE) ?? "null");
-    if (stored?.owner !== form.dataset.token) return;
+    if (stored?.owner !== form.dataset.owner) return;
     const offered = [...selects()[0].options].map(({ value }) => value);
     for (const [name, value] of Object.entries(stored.fields)) form.elements[name].value = value;
     form.elements.json.checked = stored.json;

@@ -1,13 +1,14 @@
 //! The playground's page: models and settings, the conversation, and below it the message to send.
 
 use maud::{Markup, html};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     charge::Charge,
     fields::{Fields, Speaker, Turn},
 };
 use crate::{
-    base::money::NanoUsd,
+    base::{hex::hex, money::NanoUsd},
     catalog::{Model, Parameter},
     gateway::Gateway,
     portal::{
@@ -32,6 +33,12 @@ pub(super) struct View {
     pub problem: Option<String>,
 }
 
+/// Names the session, so that a conversation in the browser is shown to no other one. The form token differs in each page.
+fn owner(me: &SignedIn) -> String {
+    let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(me.session.digest).into();
+    hex(&[a, b, c, d])
+}
+
 pub(super) async fn page(
     gateway: &Gateway,
     me: &SignedIn,
@@ -50,7 +57,7 @@ pub(super) async fn page(
         h1 { "Playground" }
         (introduction(balance))
         form.playground #playground method="post" action="/portal/playground" data-token=(me.form_token())
-            data-url=(gateway.portal.url) {
+            data-owner=(owner(me)) data-url=(gateway.portal.url) {
             (me.token_field())
             (once_field())
             input type="hidden" name="conversation" value=(conversation(&view.turns));

@@ -128,7 +128,7 @@ let guesses = 0;
 /** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
-  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
+  page('console-requests', '/portal/console/requests', 'Requests', 'Answered', 'simulator'),
   page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
   page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
