@@ -130,12 +130,12 @@ mod tests {
         let some = [grant(400, soon), grant(65, soon), grant(5_000, None)];
         assert_eq!(
             told(&some),
-            "$4.65 expires 20 Nov 2026, 00:00 UTC. The rest does not expire."
+            "$4.65 expires 20 Nov 2026, 00:00:00 UTC. The rest does not expire."
         );
         let all = [grant(465, soon), grant(200, late)];
         assert_eq!(
             told(&all),
-            "$4.65 expires 20 Nov 2026, 00:00 UTC; $2.00 expires 4 Dec 2026, 00:00 UTC."
+            "$4.65 expires 20 Nov 2026, 00:00:00 UTC; $2.00 expires 4 Dec 2026, 00:00:00 UTC."
         );
         let later = |days: i64| Some(1_796_342_400 + days * 86_400);
         let five = [
@@ -147,7 +147,7 @@ mod tests {
         ];
         let told = told(&five);
         assert!(
-            told.ends_with("; $0.03 expires 5 Dec 2026, 00:00 UTC; 1 more expire later. The rest does not expire."),
+            told.ends_with("; $0.03 expires 5 Dec 2026, 00:00:00 UTC; 1 more expire later. The rest does not expire."),
             "{told}"
         );
     }

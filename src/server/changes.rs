@@ -1,5 +1,7 @@
 //! The changes of the console at the start: they are made in what the file says before anything is served.
 
+use std::time::Duration;
+
 use super::StartError;
 use crate::{
     backoffice::Backoffice,
@@ -14,13 +16,21 @@ use crate::{
 const HINT: &str = "Correct the file, or drop changes with `tollgate config rollback --config FILE`, \
      which goes back to the version before (`--to 0`: to the file alone).";
 
+/// How often a database server that does not respond is asked, a second apart.
+const ATTEMPTS: u32 = 5;
+
 /// The newest version in the store; version 0 if there is none.
-async fn newest(backoffice: &Backoffice) -> Result<Revision, String> {
-    let newest = backoffice.config_newer_than(0).await;
-    match newest.map_err(|error| error.to_string())? {
-        Some(found) => revision(found),
-        None => Ok(Revision::default()),
-    }
+async fn newest(backoffice: &Backoffice, attempts: u32) -> Result<Revision, String> {
+    let mut attempt = 1;
+    let newest = loop {
+        match backoffice.config_newer_than(0).await {
+            Ok(newest) => break newest,
+            Err(error) if attempt == attempts => return Err(error.to_string()),
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+        attempt += 1;
+    };
+    newest.map_or_else(|| Ok(Revision::default()), revision)
 }
 
 /// Says why a file cannot be used with the changes of a version, and what can be done.
@@ -36,7 +46,11 @@ pub(crate) fn refusal(number: i64, problem: &str) -> String {
 /// start. So does a store that cannot be asked, except for a damaged file beside an SQLite database: it stops no call, and
 /// the changes are made as soon as it can be read.
 pub(super) async fn applied(config: Config, backoffice: &Backoffice) -> Result<Config, StartError> {
-    match newest(backoffice).await {
+    let attempts = match &config.store.location {
+        StoreLocation::File(_) => 1,
+        StoreLocation::Postgres { .. } => ATTEMPTS,
+    };
+    match newest(backoffice, attempts).await {
         Ok(newest) if newest.number == 0 => Ok(config),
         Ok(newest) => {
             let number = newest.number;
