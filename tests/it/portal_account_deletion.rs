@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use tollgate::backoffice::Role;
 
 use crate::support::{
-    Gate, Step, TestGateway,
+    Gate, TestGateway,
     console::{self, actions, set_role},
     gateway::hello,
     portal::{Browser, PASSWORD},
-    upstream::{chunk, events, stream_head, usage_chunk},
+    upstream::stream_until,
 };
 
 const MODEL: &str = "svc-standard";
@@ -93,15 +93,7 @@ async fn a_deleted_account_keeps_its_entries_and_nothing_of_its_people() {
 
     // A stream runs while the account is deleted.
     let go_on = Gate::default();
-    let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
-    let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
-    gateway.upstream.play(vec![
-        Step::Send(stream_head()),
-        Step::Send(word.clone().into_bytes()),
-        Step::Until(go_on.clone()),
-        Step::Send((word + &end).into_bytes()),
-        Step::Close,
-    ]);
+    gateway.upstream.play(stream_until(&go_on));
     let mut body = hello(MODEL);
     body["stream"] = true.into();
     let stream = respond(Method::POST, "/v1/chat/completions", &key).json(&body);

@@ -4,14 +4,14 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
-    Gate, Step, TestGateway,
+    Gate, TestGateway,
     admin::{links, rows},
     console::{actions, person},
     gateway::hello,
     members::{members, roles},
     portal::Browser,
     smtp::FakeSmtp,
-    upstream::{chunk, events, stream_head, usage_chunk},
+    upstream::{chunk, stream_until, usage_chunk},
 };
 
 const MODEL: &str = "svc-standard";
@@ -189,15 +189,7 @@ async fn a_member_is_removed_while_their_stream_runs() {
         .assert_sent_to("/portal/keys");
     let (_, owners_key) = owner.new_key("owner's").await;
     let go_on = Gate::default();
-    let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
-    let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
-    gateway.upstream.play(vec![
-        Step::Send(stream_head()),
-        Step::Send(word.clone().into_bytes()),
-        Step::Until(go_on.clone()),
-        Step::Send((word + &end).into_bytes()),
-        Step::Close,
-    ]);
+    gateway.upstream.play(stream_until(&go_on));
     let mut body = hello(MODEL);
     body["stream"] = true.into();
     let request = gateway.client.post(gateway.url("/v1/chat/completions"));

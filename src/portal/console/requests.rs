@@ -12,15 +12,15 @@ use serde::Deserialize;
 use super::{
     access::SignedInOperator,
     account_names::AccountNames,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     paging, refused,
 };
 use crate::{
     api::loggable,
     backoffice::RefusedRequest,
-    base::{money::NanoUsd, timestamp},
+    base::money::NanoUsd,
     gateway::Gateway,
-    ledger::{AccountFound, Call, CallsFound, CallsPage, LedgerError, Outcome},
+    ledger::{AccountFound, Call, LedgerError, Outcome},
     portal::{
         error::PortalError,
         formatting, layout,
@@ -29,9 +29,10 @@ use crate::{
             csv,
             filter::{Ended, Filter, RequestsQuery},
             list as customers,
-            merged::{self, Listed, Requests},
+            merged::{Listed, Of, Requests},
             operator_label, refused as customers_refused,
         },
+        table::scrolled,
     },
 };
 
@@ -61,7 +62,13 @@ pub(crate) async fn list(
     let filter = Filter::read(&query.filter)?;
     let account = Account::find(&gateway, filter.account).await?;
     let found = match account.id() {
-        Ok(account_id) => found(&gateway, &filter, account_id).await?,
+        Ok(account_id) => {
+            let of = Of {
+                account_id,
+                ..Of::default()
+            };
+            Requests::read(&gateway, &filter, of).await?
+        }
         Err(_) => Requests::default(),
     };
     let older = found.next().map(|last| filter.path(LIST, Some(last)));
@@ -85,26 +92,6 @@ pub(crate) async fn list(
         @if filter.ended != Ended::Refused { p { a.button href=(csv) download { "Download as CSV" } } }
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
-}
-
-/// A page of the requests that the filter selects, of one account or of all.
-async fn found(
-    gateway: &Gateway,
-    filter: &Filter<'_>,
-    account_id: Option<&str>,
-) -> Result<Requests, PortalError> {
-    let now = timestamp::now();
-    let calls = if filter.ended == Ended::Refused {
-        CallsFound::default()
-    } else {
-        let page = CallsPage {
-            account_id,
-            ..filter.page(now, paging::QUERIED)
-        };
-        gateway.ledger.calls_page(&page).await?
-    };
-    let refused = merged::refused(gateway, filter, account_id, None, now);
-    Ok(Requests::of(calls, refused.await?))
 }
 
 /// The requests of the list with the same filter, as CSV.

@@ -17,6 +17,7 @@ use crate::{
         layout::{self, Page, Place},
         models::rate_per_million,
         session::SignedIn,
+        table::scrolled,
     },
     wire::agent::Agent,
 };
@@ -149,7 +150,7 @@ fn bill(call: &Call, charged: Charged) -> Markup {
     let Breakdown { lines, answers } = call.breakdown(usage);
     let fee = call.prices.request;
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Cost breakdown" {
+        (scrolled("Cost breakdown", &html! {
             table {
                 caption { "Cost breakdown" }
                 thead {
@@ -192,7 +193,7 @@ fn bill(call: &Call, charged: Charged) -> Markup {
                     }
                 }
             }
-        }
+        }))
         p.muted { "The sum is rounded up to a billionth of a dollar, once." }
     }
 }
@@ -217,7 +218,7 @@ fn steps(steps: &[Step]) -> Markup {
         section {
             h2 { "Steps" }
             p.muted { "Arguments and results of tools are not stored." }
-            div.scroll tabindex="0" role="region" aria-label="Steps" {
+            (scrolled("Steps", &html! {
                 table {
                     caption { "Steps, in order" }
                     thead {
@@ -231,7 +232,7 @@ fn steps(steps: &[Step]) -> Markup {
                         @for step in steps { (step_row(step)) }
                     }
                 }
-            }
+            }))
         }
     }
 }

@@ -8,16 +8,16 @@ use maud::{Markup, html};
 use super::{
     filter::{Ended, Filter, RequestsQuery},
     key_label,
-    merged::{self, Listed, Requests},
+    merged::{Listed, Of, Requests},
     open::find_form,
     outcome, path, refused,
 };
 use crate::{
     backoffice::{Person, RefusedRequest},
-    base::{money::NanoUsd, timestamp},
+    base::money::NanoUsd,
     catalog::Plan,
     gateway::Gateway,
-    ledger::{Call, CallsFound, CallsPage, DEFAULT_PROJECT, Key, KeyFilter, KeysPage, Project},
+    ledger::{Call, DEFAULT_PROJECT, Key, KeyFilter, KeysPage, Project},
     portal::{
         error::PortalError,
         formatting,
@@ -27,6 +27,7 @@ use crate::{
         query::ReadQuery,
         session::SignedIn,
         sight::Sight,
+        table::scrolled,
     },
 };
 
@@ -71,21 +72,12 @@ pub(crate) async fn show(
 ) -> Result<Page, PortalError> {
     let filter = own(Filter::read(&query)?, &me);
     let sight = Sight::of(&gateway, &me).await?;
-    let (account, now) = (me.account.id.as_str(), timestamp::now());
-    let page = filter.page(now, paging::QUERIED);
-    let page = CallsPage {
-        account_id: Some(account),
+    let of = Of {
+        account_id: Some(&me.account.id),
         seen: sight.calls(),
-        ..page
     };
+    let found = Requests::read(&gateway, &filter, of).await?;
     let selectable = Selectable::read(&gateway, &me).await?;
-    let calls = if filter.ended == Ended::Refused {
-        CallsFound::default()
-    } else {
-        gateway.ledger.calls_page(&page).await?
-    };
-    let refused = merged::refused(&gateway, &filter, Some(account), sight.calls(), now);
-    let found = Requests::of(calls, refused.await?);
     // Requests, and links to this page, may name deleted keys.
     let keys = gateway
         .ledger
@@ -276,7 +268,7 @@ fn listed(rows: &[Listed], keys: &[Key]) -> Markup {
 
 fn framed(rows: &Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Requests" {
+        (scrolled("Requests", &html! {
             table {
                 caption { "Requests, newest first" }
                 thead {
@@ -293,7 +285,7 @@ fn framed(rows: &Markup) -> Markup {
                 }
                 tbody { (rows) }
             }
-        }
+        }))
     }
 }
 

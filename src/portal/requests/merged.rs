@@ -4,10 +4,11 @@ use std::iter::Peekable;
 
 use super::filter::{Cursor, Ended, Filter, RowId};
 use crate::{
-    backoffice::{BackofficeError, RefusedPage, RefusedRequest},
+    backoffice::{RefusedPage, RefusedRequest},
+    base::timestamp,
     gateway::Gateway,
-    ledger::{Call, CallId, CallsFound, SeenCalls},
-    portal::paging,
+    ledger::{Call, CallId, CallsFound, CallsPage, SeenCalls},
+    portal::{error::PortalError, paging},
 };
 
 #[derive(Debug)]
@@ -25,9 +26,30 @@ pub(crate) struct Requests {
     more: bool,
 }
 
+/// Whose requests are listed: those of one account or of all, as far as the reader sees them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Of<'a> {
+    pub account_id: Option<&'a str>,
+    pub seen: Option<&'a SeenCalls>,
+}
+
 impl Requests {
+    /// The page that a filter selects.
+    pub(crate) async fn read(
+        gateway: &Gateway,
+        filter: &Filter<'_>,
+        of: Of<'_>,
+    ) -> Result<Self, PortalError> {
+        let now = timestamp::now();
+        let (calls, refused) = tokio::try_join!(
+            calls(gateway, filter, of, now),
+            refused(gateway, filter, of, now)
+        )?;
+        Ok(Self::merged(calls, refused))
+    }
+
     /// Merges a page of calls with one of refused requests, each of at most [`paging::QUERIED`] rows.
-    pub(crate) fn of(found: CallsFound, refused: Vec<RefusedRequest>) -> Self {
+    fn merged(found: CallsFound, refused: Vec<RefusedRequest>) -> Self {
         let searched_to_ms = found.searched_to_ms;
         // Refused requests from before the end of the search belong to the next page, as calls do that were not found yet.
         let is_in_reach = |one: &RefusedRequest| searched_to_ms.is_none_or(|to| one.at_ms > to);
@@ -101,21 +123,38 @@ fn later(
     refused.next().map(|one| Listed::Refused(Box::new(one)))
 }
 
-/// The refused requests that a filter selects: none where it asks for what only calls have.
-pub(crate) async fn refused(
+async fn calls(
     gateway: &Gateway,
     filter: &Filter<'_>,
-    account_id: Option<&str>,
-    seen: Option<&SeenCalls>,
+    of: Of<'_>,
     now: i64,
-) -> Result<Vec<RefusedRequest>, BackofficeError> {
+) -> Result<CallsFound, PortalError> {
+    if filter.ended == Ended::Refused {
+        return Ok(CallsFound::default());
+    }
+    let page = CallsPage {
+        account_id: of.account_id,
+        seen: of.seen,
+        ..filter.page(now, paging::QUERIED)
+    };
+    Ok(gateway.ledger.calls_page(&page).await?)
+}
+
+/// None where the filter asks for what only calls have.
+async fn refused(
+    gateway: &Gateway,
+    filter: &Filter<'_>,
+    of: Of<'_>,
+    now: i64,
+) -> Result<Vec<RefusedRequest>, PortalError> {
     let is_of_calls = filter.session.or(filter.upstream).is_some();
     if is_of_calls || matches!(filter.ended, Ended::With(_)) {
         return Ok(Vec::new());
     }
     let (from_ms, to_ms) = filter.times.bounds(now);
+    let seen = of.seen;
     let page = RefusedPage {
-        account_id,
+        account_id: of.account_id,
         key_id: filter.key,
         model: filter.model,
         project_id: filter.project,
@@ -128,5 +167,5 @@ pub(crate) async fn refused(
         ..RefusedPage::default()
     };
     gateway.write_refused_now().await;
-    gateway.backoffice.refused_page(&page).await
+    Ok(gateway.backoffice.refused_page(&page).await?)
 }

@@ -20,6 +20,7 @@ use crate::{
         query::{ReadQuery, non_empty},
         session::SignedIn,
         sight::Sight,
+        table::scrolled,
     },
 };
 
@@ -189,7 +190,7 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
             @if sums.is_empty() {
                 p.empty { "No requests were refused in the last 24 hours." }
             } @else {
-                div.scroll tabindex="0" role="region" aria-label="Refused in the last 24 hours" {
+                (scrolled("Refused in the last 24 hours", &html! {
                     table {
                         caption { "Refused in the last 24 hours" }
                         thead {
@@ -214,7 +215,7 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
                             }
                         }
                     }
-                }
+                }))
             }
         }
     }
@@ -247,7 +248,7 @@ pub(crate) fn filter_note(page: &RefusedPage<'_>, list: &str) -> Markup {
 /// A table of refused requests with their keys.
 pub(crate) fn table(refused: &[RefusedRequest], keys: &[Key]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Refused requests" {
+        (scrolled("Refused requests", &html! {
             table {
                 caption { "Refused requests, newest first" }
                 thead {
@@ -264,7 +265,7 @@ pub(crate) fn table(refused: &[RefusedRequest], keys: &[Key]) -> Markup {
                     @for one in refused { (row(one, keys)) }
                 }
             }
-        }
+        }))
     }
 }
 

@@ -272,6 +272,19 @@ pub fn completion(content: &str) -> Value {
     })
 }
 
+/// A stream of two words that waits between them until the gate is open.
+pub fn stream_until(gate: &Gate) -> Vec<Step> {
+    let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
+    let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
+    vec![
+        Step::Send(stream_head()),
+        Step::Send(word.clone().into_bytes()),
+        Step::Until(gate.clone()),
+        Step::Send((word + &end).into_bytes()),
+        Step::Close,
+    ]
+}
+
 /// A chunk as providers send it.
 pub fn chunk(delta: Value, finish: Option<&str>) -> Value {
     json!({
