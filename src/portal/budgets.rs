@@ -27,6 +27,7 @@ use super::{
     question::Question,
     session::SignedIn,
     sign_in::problem_notice,
+    table::scrolled,
 };
 use crate::{
     gateway::{
@@ -66,7 +67,7 @@ async fn page(
         @if budgets.is_empty() {
             p.empty { "There is no budget: only the account's credit bounds what is spent." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your budgets" { (table(&budgets, &places)) }
+            (scrolled("Your budgets", &table(&budgets, &places)))
         }
         h2 { "Set a budget" }
         (form(me, &places, timezone(&budgets)))

@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::{days, formatting};
+use super::{days, formatting, table::scrolled};
 use crate::base::money::NanoUsd;
 
 /// The number of series with a colour of their own. If there are more, the last ones are merged into one.
@@ -91,9 +91,7 @@ impl Chart<'_> {
                 @if series.is_empty() {
                     p.muted { "Nothing was used in this period." }
                 } @else {
-                    div.scroll tabindex="0" role="region" aria-label=(title) {
-                        (picture(title, unit, days, &series))
-                    }
+                    (scrolled(title, &picture(title, unit, days, &series)))
                     ul.legend {
                         @for (number, series) in &series {
                             li {

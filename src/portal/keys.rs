@@ -31,6 +31,7 @@ use super::{
     rights::Right,
     session::SignedIn,
     sign_in::problem_notice,
+    table::scrolled,
 };
 use crate::{
     backoffice::Person,
@@ -72,7 +73,7 @@ async fn page(
         @if keys.is_empty() {
             p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used, &labels)) }
+            (scrolled("Your keys", &table(me, &keys, &used, &labels)))
         }
         (links)
         p {
@@ -147,7 +148,7 @@ pub(crate) async fn list_deleted(
         @if keys.is_empty() {
             p.empty { "No key was deleted." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Deleted keys" { (table) }
+            (scrolled("Deleted keys", &table))
         }
         (links)
     };

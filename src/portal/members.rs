@@ -26,6 +26,7 @@ use super::{
     rights::Right,
     session::SignedIn,
     sign_in::problem_notice,
+    table::scrolled,
 };
 use crate::{
     backoffice::{Person, Role, TeamRole},
@@ -67,7 +68,7 @@ async fn page(
         h1 { "Members" }
         p.muted { "Who can sign in to this account, and what each of them may do." }
         (problem_notice(problem))
-        div.scroll tabindex="0" role="region" aria-label="Members" { (table(me, &people)) }
+        (scrolled("Members", &table(me, &people)))
         @if me.may(Right::Members) { (invitations::section(gateway, me).await?) }
         (roles())
         p { a href="/portal/members/leave" { "Leave this account" } }

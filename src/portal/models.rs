@@ -12,6 +12,7 @@ use super::{
     plan::tier_name,
     session::SignedIn,
     snippets::copy_button,
+    table::scrolled,
 };
 use crate::{
     base::money::{NanoUsd, TokenPrice},
@@ -34,7 +35,7 @@ pub(crate) async fn show(
         @if models.is_empty() {
             p.empty { "There are no models at the moment." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Models" {
+            (scrolled("Models", &html! {
                 table {
                     caption { "Models and their prices per million tokens" }
                     thead {
@@ -53,7 +54,7 @@ pub(crate) async fn show(
                         @for model in &models { (row(model, me.account.plan)) }
                     }
                 }
-            }
+            }))
         }
     };
     Ok(layout::page(&me, Place::Models, "Models", &content))

@@ -10,6 +10,7 @@ use super::{
     formatting::count,
     layout::{self, Page, Place},
     session::SignedIn,
+    table::scrolled,
 };
 use crate::{
     base::rate::Ceilings,
@@ -77,7 +78,7 @@ fn tiers(plan: Plan, models: &[Arc<Model>]) -> Markup {
     html! {
         section {
             h2 { "What each plan includes" }
-            div.scroll tabindex="0" role="region" aria-label="What each plan includes" {
+            (scrolled("What each plan includes", &html! {
                 table {
                     caption { "A plan also includes every model of those above it in this list" }
                     thead {
@@ -108,7 +109,7 @@ fn tiers(plan: Plan, models: &[Arc<Model>]) -> Markup {
                         }
                     }
                 }
-            }
+            }))
             p { a href="/portal/models" { "Models and prices" } }
         }
     }
@@ -142,7 +143,7 @@ fn limits(gateway: &Gateway, me: &SignedIn, models: &[Arc<Model>]) -> Markup {
         section {
             h2 { "Limits per minute" }
             p.muted { "They hold for each model by itself, whichever of your keys is used. Tokens are those of the input and of the most that may be answered." }
-            div.scroll tabindex="0" role="region" aria-label="Limits per minute" {
+            (scrolled("Limits per minute", &html! {
                 table {
                     caption { "Limits per minute" }
                     thead {
@@ -159,7 +160,7 @@ fn limits(gateway: &Gateway, me: &SignedIn, models: &[Arc<Model>]) -> Markup {
                         tr { th scope="row" { (rest) } (cells(all)) }
                     }
                 }
-            }
+            }))
         }
     }
 }

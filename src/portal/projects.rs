@@ -19,6 +19,7 @@ use super::{
     question::Question,
     session::SignedIn,
     sign_in::problem_notice,
+    table::scrolled,
 };
 use crate::{
     gateway::Gateway,
@@ -74,7 +75,7 @@ async fn page(
         @if projects.is_empty() {
             p.empty { "There is no project yet beside " (DEFAULT_NAME) "." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Your projects" { (table(me, &projects)) }
+            (scrolled("Your projects", &table(me, &projects)))
         }
     };
     Ok(layout::page(me, Place::Projects, "Projects", &content))

@@ -1,10 +1,17 @@
-//! Labels in the cells of tables. On a phone each row of a table becomes a card, in which a cell stands beside the name
-//! of its column (`attr(data-label)` in `portal.css`).
+//! Tables: the box in which a wide one scrolls, and the labels of cells. On a phone each row of a table becomes a card, in
+//! which a cell stands beside the name of its column (`attr(data-label)` in `portal.css`).
 //!
 //! Pages write plain tables; [`labelled`] adds the labels when the frame is put around a page. It relies on the markup
 //! being `maud`'s: `<` is escaped in texts and in attributes, so every `<` begins a tag, comment or declaration.
 
-use maud::{Markup, PreEscaped};
+use maud::{Markup, PreEscaped, html};
+
+/// A box that scrolls sideways if the table is too wide for the screen.
+pub(crate) fn scrolled(label: &str, table: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
+    }
+}
 
 /// The page's content with a `data-label` in each body cell that has none, by the header cell of its column.
 pub(crate) fn labelled(content: &Markup) -> Markup {

@@ -34,6 +34,7 @@ use super::{
     rights::Right,
     session::SignedIn,
     sight::Sight,
+    table::scrolled,
 };
 use crate::{
     base::timestamp,
@@ -330,7 +331,7 @@ fn time_table(used: &PeriodUsage) -> Markup {
 
 fn table(caption: &str, name: &str, more: &[&str], is_empty: bool, rows: &Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        (scrolled(caption, &html! {
             table {
                 caption { (caption) }
                 thead {
@@ -352,7 +353,7 @@ fn table(caption: &str, name: &str, more: &[&str], is_empty: bool, rows: &Markup
                     (rows)
                 }
             }
-        }
+        }))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
         formatting::{count, moment, money},
         layout::{self, Page, Place},
         session::SignedIn,
+        table::scrolled,
     },
 };
 
@@ -82,7 +83,7 @@ pub(crate) async fn statement(
 
 fn statement_table(made: &Statement) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Statement" {
+        (scrolled("Statement", &html! {
             table {
                 caption { "All amounts in US dollars; days in UTC" }
                 thead {
@@ -98,7 +99,7 @@ fn statement_table(made: &Statement) -> Markup {
                 tbody { @for line in &made.lines { (statement_line(line)) } }
                 tbody.sum { (balance_row("Closing balance", made.closing)) }
             }
-        }
+        }))
         h2 { "Summary" }
         dl.totals {
             dt { "Opening balance" } dd { (amount(made.opening)) }

@@ -13,6 +13,7 @@ use crate::{
         formatting::{count, moment, money},
         rights::Right,
         session::SignedIn,
+        table::scrolled,
     },
 };
 
@@ -109,7 +110,7 @@ impl History {
             @if rows.is_empty() && self.brought_forward.is_none() {
                 p.empty { "No entries yet." }
             } @else {
-                div.scroll tabindex="0" role="region" aria-label="History" {
+                (scrolled("History", &html! {
                     table.history {
                         caption { "Everything that changed the balance, newest first; days in UTC" }
                         thead {
@@ -135,7 +136,7 @@ impl History {
                             @if let Some(day) = &self.brought_forward { (forward_row(day, self.days.opening)) }
                         }
                     }
-                }
+                }))
             }
         }
     }

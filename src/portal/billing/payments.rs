@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use crate::{
     backoffice::{BackofficeError, Checkout},
     gateway::Gateway,
-    portal::formatting::{moment, money},
+    portal::{
+        formatting::{moment, money},
+        table::scrolled,
+    },
 };
 
 const SHOWN: usize = 20;
@@ -28,7 +31,7 @@ pub(crate) fn section(checkouts: &[Checkout], links: bool) -> Markup {
         @if !checkouts.is_empty() {
             section {
                 h2 { "Payments" }
-                div.scroll tabindex="0" role="region" aria-label="Payments" { (table(checkouts, links)) }
+                (scrolled("Payments", &table(checkouts, links)))
             }
         }
     }

@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use super::Notes;
 use crate::{
     ledger::GrantLeft,
-    portal::formatting::{moment, money},
+    portal::{
+        formatting::{moment, money},
+        table::scrolled,
+    },
 };
 
 pub(crate) fn section(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
@@ -15,7 +18,7 @@ pub(crate) fn section(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
             @if left.is_empty() {
                 p.empty { "No credit left." }
             } @else {
-                div.scroll tabindex="0" role="region" aria-label="Remaining credit" { (table(left, notes)) }
+                (scrolled("Remaining credit", &table(left, notes)))
             }
         }
     }

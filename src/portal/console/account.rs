@@ -11,7 +11,7 @@ use super::{
     account_people,
     accounts::{path, plans, state},
     actions,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     keys, limits, requests,
 };
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
         error::PortalError,
         formatting::{moment, money},
         layout::{self, Page},
+        table::scrolled,
     },
 };
 

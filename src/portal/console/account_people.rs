@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::{Id, OperatorForm, SignedInOperator},
     accounts::path,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     people::{name, role},
 };
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
         query::ReadQuery,
         question::Question,
         snippets::copy_button,
+        table::scrolled,
     },
 };
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    frame::{self, Place, scrolled, search},
+    frame::{self, Place, search},
     paging,
 };
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
         formatting::{moment, money, money_rounded},
         layout::{self, Page},
         query::{ReadQuery, non_empty},
+        table::scrolled,
     },
 };
 

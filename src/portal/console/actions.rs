@@ -10,7 +10,7 @@ use super::{
     access::SignedInOperator,
     account_names::AccountNames,
     changes,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     paging,
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
         formatting::moment,
         layout::{self, Page},
         query::{ReadQuery, non_empty},
+        table::scrolled,
     },
 };
 

@@ -10,7 +10,7 @@ use super::{
     access::{OperatorForm, SignedInOperator},
     account_names::AccountNames,
     accounts,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     paging,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     gateway::{Gateway, alerts::messages},
     portal::{
         confirmation::Confirmation, error::PortalError, form::EmptyForm, formatting::moment,
-        layout::Page, query::ReadQuery,
+        layout::Page, query::ReadQuery, table::scrolled,
     },
 };
 

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     access::{OperatorForm, SignedInOperator},
     accounts,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
 };
 use crate::{
     gateway::Gateway,
@@ -18,6 +18,7 @@ use crate::{
         form::EmptyForm,
         formatting::{count, duration},
         layout::Page,
+        table::scrolled,
     },
 };
 

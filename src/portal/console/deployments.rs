@@ -10,13 +10,14 @@ use maud::{Markup, html};
 
 use super::{
     access::SignedInOperator,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
 };
 use crate::{
     gateway::Gateway,
     portal::{
         formatting::{count, duration, moment},
         layout::Page,
+        table::scrolled,
     },
     upstream::deployments::{CircuitState as Circuit, ConfiguredDeployment},
 };

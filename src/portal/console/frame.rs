@@ -115,13 +115,6 @@ fn badge(me: &SignedInOperator, place: Place) -> Markup {
     }
 }
 
-/// A container that scrolls horizontally if the table is too wide.
-pub(crate) fn scrolled(label: &str, table: &Markup) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
-    }
-}
-
 /// A form to search a list by text.
 pub(crate) fn search(list: &str, label: &str, text: &str) -> Markup {
     html! {

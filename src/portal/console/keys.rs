@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::{Id, OperatorForm, SignedInOperator},
     accounts::path,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     paging,
 };
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
         query::ReadQuery,
         question::Question,
         snippets::copy_button,
+        table::scrolled,
     },
 };
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::{OperatorForm, SignedInOperator},
     account_names::AccountNames,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
 };
 use crate::{
     gateway::{
@@ -23,6 +23,7 @@ use crate::{
         formatting::count,
         layout::{self, Page},
         query::{ReadQuery, non_empty},
+        table::scrolled,
     },
 };
 

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::frame::scrolled;
 use crate::{
     gateway::breakdown::{Counts, MINUTES},
-    portal::formatting::count,
+    portal::{formatting::count, table::scrolled},
 };
 
 /// Most rows of a table.

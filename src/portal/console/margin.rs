@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::SignedInOperator,
     account_names::AccountNames,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
 };
 use crate::{
     base::{money::NanoUsd, timestamp},
@@ -21,6 +21,7 @@ use crate::{
         formatting::{count, money},
         layout::Page,
         query::{ReadQuery, non_empty},
+        table::scrolled,
     },
 };
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::{OperatorForm, SignedInOperator},
     configuration,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
 };
 use crate::{
     catalog::Model,
@@ -21,6 +21,7 @@ use crate::{
         layout::{self, Page},
         models::shown_rate,
         query::ReadQuery,
+        table::scrolled,
     },
 };
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::SignedInOperator,
     accounts::path,
-    frame::{self, Place, scrolled, search},
+    frame::{self, Place, search},
     paging,
 };
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
         formatting::moment,
         layout::{self, Page},
         query::{ReadQuery, non_empty},
+        table::scrolled,
     },
 };
 

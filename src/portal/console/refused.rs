@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     access::SignedInOperator,
     accounts,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     paging, requests,
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
         query::ReadQuery,
         requests::refused::{self as customers, RefusedQuery, list_url},
         requests::refused_details::{HowOften, facts, verdict},
+        table::scrolled,
     },
 };
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     access::{Id, SignedInOperator},
     accounts,
-    frame::{self, Place, scrolled},
+    frame::{self, Place},
     refused,
     requests::{outcome, path},
 };
@@ -22,6 +22,7 @@ use crate::{
         formatting::{count, duration, moment, money},
         layout::{self, Page},
         requests as customers,
+        table::scrolled,
     },
 };
 

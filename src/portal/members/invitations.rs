@@ -30,6 +30,7 @@ use crate::{
         question::Question,
         session::SignedIn,
         snippets::copy_button,
+        table::scrolled,
     },
 };
 
@@ -52,7 +53,7 @@ pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
                 button.primary type="submit" { "Invite" }
             }
             @if !open.is_empty() {
-                div.scroll tabindex="0" role="region" aria-label="Invitations" { (table(&open)) }
+                (scrolled("Invitations", &table(&open)))
             }
         }
     })

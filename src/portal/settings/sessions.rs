@@ -16,6 +16,7 @@ use crate::{
         form::{EmptyForm, SignedForm},
         formatting::moment,
         session::SignedIn,
+        table::scrolled,
         user_agent,
     },
 };
@@ -37,7 +38,7 @@ pub(super) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
 
 fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Your sessions" {
+        (scrolled("Your sessions", &html! {
             table {
                 thead { tr {
                     th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Expires" }
@@ -55,7 +56,7 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 

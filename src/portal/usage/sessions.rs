@@ -8,6 +8,7 @@ use crate::{
     portal::{
         formatting::{count, moment, money},
         layout, paging,
+        table::scrolled,
     },
 };
 
@@ -26,7 +27,7 @@ pub(crate) fn table(
         format!("{first}&before={}", layout::encoded(&before))
     });
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Usage by session" {
+        (scrolled("Usage by session", &html! {
             table {
                 caption { "Usage by session of a coding agent" }
                 thead {
@@ -49,7 +50,7 @@ pub(crate) fn table(
                     @for used in sessions.iter() { (row(used, requests)) }
                 }
             }
-        }
+        }))
         (paging::links("sessions", (!is_first).then_some(first.as_str()), older.as_deref()))
     }
 }

@@ -18,13 +18,13 @@ use crate::{
         confirmation::Confirmation,
         console::{
             access::{OperatorForm, SignedInOperator},
-            frame::scrolled,
             paging,
         },
         error::PortalError,
         formatting::moment,
         layout::Page,
         query::ReadQuery,
+        table::scrolled,
     },
 };
 

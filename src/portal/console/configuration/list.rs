@@ -14,11 +14,8 @@ use crate::{
     config::changes::{Entry, Kind},
     gateway::{Gateway, Routes},
     portal::{
-        console::{access::SignedInOperator, frame::scrolled},
-        error::PortalError,
-        formatting::moment,
-        layout::Page,
-        models::shown_rate,
+        console::access::SignedInOperator, error::PortalError, formatting::moment, layout::Page,
+        models::shown_rate, table::scrolled,
     },
 };
 
