@@ -28,7 +28,7 @@ pub(crate) struct Checkout {
     /// The provider's ID of the checkout session, once it is known.
     pub session: Option<String>,
     pub account_id: String,
-    /// E-mail address of the person who ordered, as it was at the time.
+    /// Email address of the person who ordered, as it was at the time.
     pub person: String,
     /// The ordered amount.
     pub amount: NanoUsd,

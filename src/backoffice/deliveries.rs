@@ -1,4 +1,4 @@
-//! Deliveries of alerts by webhook and e-mail, and their state.
+//! Deliveries of alerts by webhook and email, and their state.
 //!
 //! A gateway claims a delivery before it attempts it, by moving the time of the next attempt into the future. Until then
 //! no other gateway attempts it; if the gateway dies, another one takes over afterwards. A message may therefore arrive
@@ -13,9 +13,9 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     Webhook,
-    /// An e-mail to an operator.
+    /// An email to an operator.
     Mail,
-    /// An e-mail to the people of an account; the recipient is the account's ID.
+    /// An email to the people of an account; the recipient is the account's ID.
     Customer,
 }
 

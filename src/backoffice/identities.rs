@@ -7,7 +7,7 @@ use super::{
 };
 use crate::base::keys::random_id;
 
-/// An issuer's stable identifier of a person (the `sub` claim), which does not depend on their e-mail address.
+/// An issuer's stable identifier of a person (the `sub` claim), which does not depend on their email address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity<'a> {
     pub issuer: &'a str,

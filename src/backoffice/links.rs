@@ -32,7 +32,7 @@ pub enum Purpose {
         /// The first person of an account becomes its owner instead.
         team_role: TeamRole,
     },
-    /// Create an account of their own. Having received the e-mail proves that the address is theirs.
+    /// Create an account of their own. Having received the email proves that the address is theirs.
     Proof {
         account_id: String,
         name: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Link {
 pub struct NewLink {
     pub email: String,
     pub purpose: Purpose,
-    /// E-mail address of the operator or member who makes the link; `None` if a visitor requested it.
+    /// Email address of the operator or member who makes the link; `None` if a visitor requested it.
     pub made_by: Option<String>,
     pub now: i64,
 }

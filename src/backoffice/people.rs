@@ -142,7 +142,7 @@ impl Backoffice {
         first_person(self.run(vec![select]).await?)
     }
 
-    /// Finds a person by e-mail address, ignoring case and surrounding space.
+    /// Finds a person by email address, ignoring case and surrounding space.
     pub async fn person_by_email(&self, email: &str) -> Result<Option<Person>, BackofficeError> {
         let select = statement(BY_EMAIL, [email_key(email).as_str().into()]);
         first_person(self.run(vec![select]).await?)

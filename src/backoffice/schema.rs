@@ -108,7 +108,7 @@ macro_rules! tables {
                 account_id TEXT,
                 role       TEXT,
                 team_role  TEXT,
-                -- E-mail address of the operator or member who made the link; NULL if it was requested by a visitor.
+                -- Email address of the operator or member who made the link; NULL if it was requested by a visitor.
                 made_by    TEXT,
                 expires_at BIGINT NOT NULL,
                 -- `used_at` is 0 until the link is used; `used_by` is a random ID of that use.
@@ -125,7 +125,7 @@ macro_rules! tables {
                 -- The provider's ID of the checkout session; NULL until the provider has returned it.
                 session     TEXT,
                 account_id  TEXT NOT NULL,
-                -- E-mail address of the person who ordered, as it was at the time.
+                -- Email address of the person who ordered, as it was at the time.
                 person      TEXT NOT NULL,
                 -- Ordered and paid amount in nano-dollars.
                 amount      BIGINT NOT NULL,

@@ -47,7 +47,7 @@ pub(crate) async fn run(file: &Path) -> Result<(), String> {
         report("mail", probe_mail(mail).await);
         let url = config.server.public_url.as_deref();
         let unset = "the listener's own address; set `server.public_url` where readers use another";
-        report("links in e-mails", Ok(url.unwrap_or(unset).to_owned()));
+        report("links in emails", Ok(url.unwrap_or(unset).to_owned()));
     }
     if let Some(oidc) = &config.portal.oidc {
         report("portal.oidc", probe_issuer(oidc).await);

@@ -26,9 +26,9 @@ pub struct Alerts {
     /// Grants that expire within this many seconds raise an alert; `None` turns the alert off.
     pub expiring_within: Option<i64>,
     pub webhook: Option<Webhook>,
-    /// Operators' e-mail addresses, without display names.
+    /// Operators' email addresses, without display names.
     pub mail_to: Vec<String>,
-    /// Whether the people of an account get e-mails about its credit.
+    /// Whether the people of an account get emails about its credit.
     pub tell_customers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The `[mail]` section: the SMTP server that sends e-mails.
+//! The `[mail]` section: the SMTP server that sends emails.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Mail {
     /// A secret, because it may contain a password.
     pub url: Secret,
-    /// Sender of every e-mail.
+    /// Sender of every email.
     pub from: Mailbox,
 }
 

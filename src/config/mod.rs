@@ -106,7 +106,7 @@ pub struct Config {
     pub weights: Option<CustomWeights>,
     pub tools: Tools,
     pub portal: Portal,
-    /// The server that sends e-mails; without it, operators pass links on themselves.
+    /// The server that sends emails; without it, operators pass links on themselves.
     pub mail: Option<Mail>,
     /// How customers buy credit; `None` if they cannot.
     pub payments: Option<Payments>,
@@ -126,7 +126,7 @@ pub struct Config {
 pub struct Server {
     pub listen: SocketAddr,
     pub tls: Option<TlsFiles>,
-    /// Base URL under which callers reach this gateway, for links in errors and e-mails; `None` means the listener's
+    /// Base URL under which callers reach this gateway, for links in errors and emails; `None` means the listener's
     /// address.
     pub public_url: Option<String>,
     /// Proxies whose `X-Forwarded-For` header is trusted.

@@ -16,7 +16,7 @@ pub struct Oidc {
     pub client_secret: Option<Secret>,
     /// Display name of the issuer on the sign-in button.
     pub name: String,
-    /// Domains in lower case. Only people with a verified e-mail address in one of them may sign in; empty allows all.
+    /// Domains in lower case. Only people with a verified email address in one of them may sign in; empty allows all.
     pub allowed_domains: Vec<String>,
     /// Separated by spaces, as sent to the issuer.
     pub scopes: String,

@@ -2,7 +2,7 @@
 //!
 //! [`Gateway`] is built once at the start. Its routes are replaced as a whole when the configuration is reloaded, so
 //! a faulty configuration changes nothing, and a running call keeps the routes that it started with. An operator
-//! action that has begun runs to its end even if its client disconnects. E-mails, metrics and alerts never fail a
+//! action that has begun runs to its end even if its client disconnects. Emails, metrics and alerts never fail a
 //! request.
 //!
 //! Uses backoffice, upstream, prompt, tools, config, ledger, limits, conversations, net, wire, routing, catalog and
@@ -81,7 +81,7 @@ pub struct Gateway {
     pub portal: Portal,
     /// OpenID Connect issuer for signing in; `None` unless configured.
     pub oidc: Option<Issuer>,
-    /// Mail server for e-mails; `None` unless configured.
+    /// Mail server for emails; `None` unless configured.
     pub mail: Option<Mail>,
     /// Payment provider that sells credit; `None` unless configured.
     pub payments: Option<Payments>,

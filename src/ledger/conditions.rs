@@ -140,7 +140,7 @@ impl Conditions {
         format!("ORDER BY {}", columns.join(", "))
     }
 
-    /// Conditions for accounts whose ID begins with a text, or whose e-mail or name contains it.
+    /// Conditions for accounts whose ID begins with a text, or whose email or name contains it.
     pub(crate) fn of_accounts(sql: Sql, text: &str, before: Option<(i64, String)>) -> Self {
         let mut wanted = Self::none(sql);
         if !text.is_empty() {

@@ -10,7 +10,7 @@ use crate::base::money::NanoUsd;
 
 /// The most rows of a page.
 pub(super) const MAX_ROWS: usize = 10_000;
-/// The longest search text in bytes: the length of the longest e-mail address.
+/// The longest search text in bytes: the length of the longest email address.
 const MAX_TEXT: usize = 320;
 
 /// Sums of one key's calls with one model on one day.
@@ -165,7 +165,7 @@ impl Ledger {
         }
     }
 
-    /// Accounts whose ID begins with this text, or whose e-mail or name contains it, newest first; all accounts for an
+    /// Accounts whose ID begins with this text, or whose email or name contains it, newest first; all accounts for an
     /// empty text. `before` is the cursor: when the last account of the previous page was created, and its ID.
     pub(crate) async fn find_accounts(
         &self,

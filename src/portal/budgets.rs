@@ -60,16 +60,16 @@ async fn page(
     let content = html! {
         h1 { "Budgets" }
         p.muted {
-            "What may be spent in a day, a week, a month or in total: by everyone, a project, a member or one key. "
-            "A request that does not fit into all budgets above its key is refused before it costs anything."
+            "Limits on spending per day, week, month or in total, for the whole account, a project, a member or one key. "
+            "A request that would exceed one of its budgets is refused before it costs anything."
         }
         (problem_notice(problem))
         @if budgets.is_empty() {
-            p.empty { "There is no budget: only the account's credit bounds what is spent." }
+            p.empty { "No budgets yet. Spending is limited by the account's credit alone." }
         } @else {
             (scrolled("Your budgets", &table(&budgets, &places)))
         }
-        h2 { "Set a budget" }
+        h2 { "Set budget" }
         (form(me, &places, timezone(&budgets)))
     };
     Ok(layout::page(me, Place::Budgets, "Budgets", &content))
@@ -78,13 +78,13 @@ async fn page(
 fn table(budgets: &[BudgetState], places: &Places) -> Markup {
     html! {
         table {
-            caption { "Budgets and what is spent of them in their present periods" }
+            caption { "Budgets and spending in the current period" }
             thead { tr {
                 th scope="col" { "For" }
                 th scope="col" { "Spent" }
-                th.number scope="col" { "Held" }
-                th.number scope="col" { "Left" }
-                th scope="col" { "Begins anew" }
+                th.number scope="col" { "Reserved" }
+                th.number scope="col" { "Remaining" }
+                th scope="col" { "Resets" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody { @for state in budgets { (row(state, places)) } }
@@ -99,7 +99,7 @@ fn row(state: &BudgetState, places: &Places) -> Markup {
         tr {
             th scope="row" {
                 (name)
-                @if !budget.hard { " " span.badge { "only tells" } }
+                @if !budget.hard { " " span.badge { "warns only" } }
             }
             td { (bar(state)) }
             td.number { (money(state.held)) }
@@ -112,7 +112,7 @@ fn row(state: &BudgetState, places: &Places) -> Markup {
             }
             td.actions {
                 a.quiet.button.bad href={ (PATH) "/" (budget.id) "/remove" } {
-                    "Remove" span.unseen { " the budget of " (name) }
+                    "Remove" span.unseen { " budget: " (name) }
                 }
             }
         }
@@ -133,17 +133,17 @@ fn form(me: &SignedIn, places: &Places, timezone: &str) -> Markup {
             label { "US dollars"
                 input type="text" name="amount" required inputmode="decimal" placeholder="e.g. 20.00" autocomplete="off";
             }
-            label { "For each"
+            label { "Period"
                 select name="period" {
-                    option value="day" { "day" }
-                    option value="week" { "week" }
-                    option value="month" selected { "month" }
-                    option value="total" { "in total, once" }
+                    option value="day" { "Day" }
+                    option value="week" { "Week" }
+                    option value="month" selected { "Month" }
+                    option value="total" { "Total (never resets)" }
                 }
             }
             label { "Time zone"
                 input type="text" name="timezone" value=(timezone) autocomplete="off";
-                span.muted { "Where days begin, for example Europe/Berlin." }
+                span.muted { "For example Europe/Berlin. Days begin at midnight there." }
             }
             label { "First day of the week or month"
                 input type="number" name="anchor" min="1" max="28" placeholder="1";
@@ -151,9 +151,9 @@ fn form(me: &SignedIn, places: &Places, timezone: &str) -> Markup {
             }
             label.check {
                 input type="checkbox" name="soft" value="yes";
-                " Only tell us: refuse nothing"
+                " Warn only: do not refuse requests"
             }
-            p.muted { "Owners and billing people are told by e-mail when 50, 80 and 100 % are spent." }
+            p.muted { "Owners and billing members get an email when 50, 80 and 100 % are spent." }
             button.primary type="submit" { "Set budget" }
         }
     }
@@ -219,7 +219,7 @@ async fn set(
     match actions.set_budget(new).await.map_err(PortalError::from) {
         Ok(_) => Ok(me.redirect(
             PATH,
-            &Confirmation::new("Budget saved. It counts from now on."),
+            &Confirmation::new("Budget saved. It applies from now on."),
         )),
         Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
         Err(error) => Err(error),
@@ -267,24 +267,18 @@ async fn confirm_remove(
 ) -> Result<Page, PortalError> {
     let (budget, name) = named(&gateway, &me, &id).await?;
     let question = Question {
-        title: &format!("Remove the budget of {name}?"),
+        title: &format!("Remove budget: {name}?"),
         consequences: &format!(
-            "{} for each {} no longer bounds what is spent. Budgets above it and the account's credit still do.",
-            money(budget.amount),
-            budget.schedule.period().as_str()
+            "The limit of {} no longer applies. Other budgets and the account's credit still do.",
+            bar::limit(&budget)
         ),
         path: &format!("{PATH}/{}/remove", budget.id),
         fields: &[],
-        yes: "Remove the budget",
-        no: ("Keep it", PATH),
+        yes: "Remove budget",
+        no: ("Cancel", PATH),
     };
     let content = question.shown(&me.token_field());
-    Ok(layout::page(
-        &me,
-        Place::Budgets,
-        "Remove a budget",
-        &content,
-    ))
+    Ok(layout::page(&me, Place::Budgets, "Remove budget", &content))
 }
 
 async fn remove(
@@ -295,7 +289,7 @@ async fn remove(
     let (budget, name) = named(&gateway, &me, &id).await?;
     let actions = OperatorActions::by(&gateway, &me.person.email);
     actions.remove_budget(budget.id.clone()).await?;
-    let done = Confirmation::new(format!("Budget of {name} removed."));
+    let done = Confirmation::new(format!("Budget removed: {name}."));
     Ok(me.redirect(PATH, &done))
 }
 

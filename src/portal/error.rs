@@ -22,7 +22,7 @@ pub enum PortalError {
     /// No session on a page of the console: redirected to the console's sign-in page.
     #[error("Please sign in.")]
     OperatorSignedOut { to: String },
-    #[error("There is no such page, or it is not yours.")]
+    #[error("This page does not exist, or you have no access to it.")]
     NotFound,
     /// The person's role in the account has no right to the page.
     #[error("{}", right.explanation(*role))]
@@ -40,11 +40,11 @@ pub enum PortalError {
     #[error("This page has expired. Go back, reload it and try again.")]
     Stale,
     /// The request's `Origin` is another site.
-    #[error("This was not sent from a page of ours, so nothing was done.")]
+    #[error("This was sent from another site, so nothing was changed.")]
     Foreign,
     #[error("Too many attempts. Wait {} and try again.", wait(*seconds))]
     TooMany { seconds: u64 },
-    #[error("This cannot be shown at the moment. Nothing is lost; try again in a moment.")]
+    #[error("This is not available at the moment. Nothing is lost; try again in a moment.")]
     Unavailable(String),
     #[error("{0}")]
     Body(GatewayError),
@@ -62,10 +62,10 @@ impl From<LedgerError> for PortalError {
         match error {
             LedgerError::NotFound { .. } => Self::NotFound,
             LedgerError::KeyDeleted => {
-                Self::Invalid("That key was deleted, which is for good.".into())
+                Self::Invalid("That key was deleted and cannot be restored.".into())
             }
             LedgerError::TooManyKeys { max } => Self::Invalid(format!(
-                "There are {max} keys, which is the most that an account can have. Delete one that is not used."
+                "An account can have at most {max} keys. Delete one that is not used."
             )),
             LedgerError::NoSuchPlan { .. }
             | LedgerError::ProjectInUse
@@ -170,7 +170,7 @@ impl IntoResponse for PortalError {
         let content = html! {
             h1 { (title) }
             p { (self.to_string()) }
-            p { a href="/portal" { "To your overview" } }
+            p { a href="/portal" { "Go to overview" } }
         };
         let mut response = layout::plain(title, &content).into_response();
         *response.status_mut() = status;

@@ -101,7 +101,7 @@ pub(crate) async fn request_link(
     Ok(layout::plain("Check your inbox", &content).into_response())
 }
 
-/// Makes the link and the e-mail for it. The e-mail goes to the stored address: the submitted one may differ in
+/// Makes the link and the email for it. The email goes to the stored address: the submitted one may differ in
 /// ways that the lookup ignores, and could be another person's mailbox.
 async fn message(gateway: &Gateway, person: &Person) -> Option<Email> {
     let new = NewLink {
@@ -118,7 +118,7 @@ async fn message(gateway: &Gateway, person: &Person) -> Option<Email> {
             Some(templates::reset(&person.email, &gateway.portal.url, &link))
         }
         Err(error) => {
-            tracing::error!(%error, "creating a password reset link failed; no e-mail is sent");
+            tracing::error!(%error, "creating a password reset link failed; no email is sent");
             None
         }
     }

@@ -126,7 +126,7 @@ async fn read_up_to<T: DeserializeOwned>(
     let request = Request::from_parts(parts, Body::from(body));
     let read = Form::<WithToken<T>>::from_request(request, &()).await;
     let unreadable =
-        |_| PortalError::Invalid("The form could not be read. Fill it in again.".into());
+        |_| PortalError::Invalid("The form could not be read. Please fill it in again.".into());
     let Form(sent) = read.map_err(unreadable)?;
     Ok((sent.token, sent.form))
 }

@@ -40,8 +40,7 @@ use crate::{
     ledger::{BudgetScope, BudgetState, Key, KeyFilter, KeyState, KeysPage, Project},
 };
 
-const NAME_NEEDED: &str =
-    "A key needs a name of at most 100 characters, so that you know it again.";
+const NAME_NEEDED: &str = "A key needs a name of at most 100 characters.";
 
 #[derive(Default, Deserialize)]
 pub(crate) struct KeysQuery {
@@ -67,11 +66,11 @@ async fn page(
     let labels = Labels::read(gateway, me).await?;
     let content = html! {
         h1 { "API keys" }
-        p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
+        p.muted { "Programs send a key as a bearer token with every request. A key is shown once, when it is created." }
         (problem_notice(problem))
         (create::form(gateway, me, &labels.projects))
         @if keys.is_empty() {
-            p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
+            p.empty { "No API keys yet. Name one and create it: the next page shows a request that is ready to paste." }
         } @else {
             (scrolled("Your keys", &table(me, &keys, &used, &labels)))
         }
@@ -144,9 +143,9 @@ pub(crate) async fn list_deleted(
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }
         h1 { "Deleted keys" }
-        p.muted { "Requests with these keys are refused. What they were used for stays in your history." }
+        p.muted { "Requests with these keys are refused. Their usage stays in your history." }
         @if keys.is_empty() {
-            p.empty { "No key was deleted." }
+            p.empty { "No deleted keys." }
         } @else {
             (scrolled("Deleted keys", &table))
         }
@@ -208,7 +207,7 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>, labels: &Labe
                 th scope="col" { "Last used" }
                 th scope="col" { "Budget" }
                 th scope="col" { "Expires" }
-                @if me.is_owner() { th scope="col" { "Made by" } }
+                @if me.is_owner() { th scope="col" { "Created by" } }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
@@ -353,14 +352,14 @@ pub(crate) async fn confirm_delete(
     let question = Question {
         title: &format!("Delete {}?", shown_name(&key)),
         consequences: &format!(
-            "Requests with {}… are refused from then on. A deleted key cannot be restored. What it was used for stays in your history.",
+            "Requests with {}… are refused from then on. A deleted key cannot be restored. Its usage stays in your history.",
             key.prefix
         ),
         path: &format!("/portal/keys/{}/delete", key.id),
         fields: &[],
-        yes: "Delete the key",
-        no: ("Keep it", "/portal/keys"),
+        yes: "Delete key",
+        no: ("Cancel", "/portal/keys"),
     };
     let content = question.shown(&me.token_field());
-    Ok(layout::page(&me, Place::Keys, "Delete a key", &content))
+    Ok(layout::page(&me, Place::Keys, "Delete key", &content))
 }

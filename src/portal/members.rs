@@ -66,7 +66,7 @@ async fn page(
     let people = gateway.backoffice.people_of(&me.account.id).await?;
     let content = html! {
         h1 { "Members" }
-        p.muted { "Who can sign in to this account, and what each of them may do." }
+        p.muted { "People who can sign in to this account, and what they can do." }
         (problem_notice(problem))
         (scrolled("Members", &table(me, &people)))
         @if me.may(Right::Members) { (invitations::section(gateway, me).await?) }
@@ -79,9 +79,9 @@ async fn page(
 fn table(me: &SignedIn, people: &[Person]) -> Markup {
     html! {
         table {
-            caption { "Members, in the order in which they came" }
+            caption { "Members, oldest first" }
             thead { tr {
-                th scope="col" { "E-mail" }
+                th scope="col" { "Email" }
                 th scope="col" { "Name" }
                 th scope="col" { "Role" }
                 th scope="col" { "Since" }
@@ -151,7 +151,7 @@ fn roles() -> Markup {
         ),
         (
             TeamRole::Viewer,
-            "Sees usage and models, and changes nothing.",
+            "Usage and models, without changing anything.",
         ),
     ];
     html! {
@@ -215,7 +215,7 @@ async fn confirm_remove(
     let person = changeable(&gateway, &me, &id).await?;
     let question = Question {
         title: &format!("Remove {}?", person.email),
-        consequences: "They are signed out at once, and the keys that they made are deleted for good. Running requests finish and are charged. What was used stays in your history.",
+        consequences: "They are signed out at once, and the keys that they made are deleted for good. Running requests finish and are charged. Their usage stays in your history.",
         path: &format!("{PATH}/{}/remove", person.id),
         fields: &[],
         yes: "Remove member",
@@ -271,7 +271,7 @@ fn read_role(text: &str) -> Result<TeamRole, PortalError> {
     TeamRole::parse(text).ok_or_else(|| PortalError::Invalid("There is no such role.".into()))
 }
 
-/// The actions of a member, who is recorded by e-mail address, as operators are.
+/// The actions of a member, who is recorded by email address, as operators are.
 fn actions(gateway: &Arc<Gateway>, me: &SignedIn) -> OperatorActions {
     OperatorActions::by(gateway, &me.person.email)
 }

@@ -30,10 +30,10 @@ pub(crate) async fn show(
         h1 { "Models" }
         p.muted {
             "Prices are US dollars per million tokens. A model that chooses among others is billed at \
-             the price of the one that answers, which is at most the price shown."
+             the price of the one that answers, at most the price shown."
         }
         @if models.is_empty() {
-            p.empty { "There are no models at the moment." }
+            p.empty { "No models available." }
         } @else {
             (scrolled("Models", &html! {
                 table {
@@ -46,7 +46,7 @@ pub(crate) async fn show(
                             th.number scope="col" { "Cached input" }
                             th.number scope="col" { "Output" }
                             th.number scope="col" { "Context" }
-                            th.number scope="col" { "Longest answer" }
+                            th.number scope="col" { "Max output" }
                             th scope="col" { "Your plan" }
                         }
                     }

@@ -62,11 +62,11 @@ fn track_name(track: Track) -> &'static str {
 fn upgrade(plan: Plan) -> Markup {
     html! {
         section.card {
-            h2 { "Change it" }
+            h2 { "Change plan" }
             @if plan.tier() == Tier::Flex {
                 p { "Your plan includes every model." }
             } @else {
-                p { "Ask your provider's operator for another plan. It holds from the next request on." }
+                p { "Ask your provider for another plan. It applies from the next request on." }
             }
         }
     }
@@ -77,15 +77,15 @@ fn tiers(plan: Plan, models: &[Arc<Model>]) -> Markup {
     let adds = |tier| models.iter().filter(move |model| model.min_tier == tier);
     html! {
         section {
-            h2 { "What each plan includes" }
-            (scrolled("What each plan includes", &html! {
+            h2 { "Plans" }
+            (scrolled("Plans", &html! {
                 table {
-                    caption { "A plan also includes every model of those above it in this list" }
+                    caption { "Each plan also includes the models of the plans above it" }
                     thead {
                         tr {
                             th scope="col" { "Plan" }
                             th scope="col" { "Track" }
-                            th scope="col" { "Models it adds" }
+                            th scope="col" { "Additional models" }
                         }
                     }
                     tbody {
@@ -142,7 +142,7 @@ fn limits(gateway: &Gateway, me: &SignedIn, models: &[Arc<Model>]) -> Markup {
     html! {
         section {
             h2 { "Limits per minute" }
-            p.muted { "They hold for each model by itself, whichever of your keys is used. Tokens are those of the input and of the most that may be answered." }
+            p.muted { "Limits apply to each model separately, across all of your keys. Tokens are those of the input plus the maximum output of each request." }
             (scrolled("Limits per minute", &html! {
                 table {
                     caption { "Limits per minute" }

@@ -31,8 +31,7 @@ const PATH: &str = "/portal/projects";
 pub(crate) const DEFAULT_NAME: &str = "Default";
 /// The most projects that people can create in an account, archived ones included: each stays for the history.
 const MAX_PROJECTS: usize = 200;
-const NAME_NEEDED: &str =
-    "A project needs a name of at most 100 characters, so that you know it again.";
+const NAME_NEEDED: &str = "A project needs a name of at most 100 characters.";
 
 /// The name of a project by its ID, or the ID of an unknown one.
 pub(crate) fn name_of<'a>(projects: &'a [Project], id: &'a str) -> &'a str {
@@ -73,7 +72,7 @@ async fn page(
             button.primary type="submit" { "Create project" }
         }
         @if projects.is_empty() {
-            p.empty { "There is no project yet beside " (DEFAULT_NAME) "." }
+            p.empty { "No projects yet besides " (DEFAULT_NAME) "." }
         } @else {
             (scrolled("Your projects", &table(me, &projects)))
         }
@@ -143,9 +142,8 @@ pub(crate) async fn create(
     };
     let ledger = &gateway.ledger;
     if ledger.projects(&me.account.id).await?.len() >= MAX_PROJECTS {
-        let problem = format!(
-            "There are {MAX_PROJECTS} projects, archived ones included, which is the most that an account can have."
-        );
+        let problem =
+            format!("An account can have at most {MAX_PROJECTS} projects, archived ones included.");
         return refused(&gateway, &me, &problem).await;
     }
     if is_first_submission(&gateway, &form.once).await? {
@@ -188,19 +186,14 @@ pub(crate) async fn confirm_archive(
     let project = own(&gateway, &me, &id).await?;
     let question = Question {
         title: &format!("Archive {}?", project.name),
-        consequences: "New keys cannot belong to an archived project, and it cannot be opened again. What it used stays in your history.",
+        consequences: "New keys cannot belong to an archived project, and it cannot be opened again. Its usage stays in your history.",
         path: &format!("{PATH}/{}/archive", project.id),
         fields: &[],
-        yes: "Archive the project",
-        no: ("Keep it open", PATH),
+        yes: "Archive project",
+        no: ("Cancel", PATH),
     };
     let content = question.shown(&me.token_field());
-    Ok(layout::page(
-        &me,
-        Place::Keys,
-        "Archive a project",
-        &content,
-    ))
+    Ok(layout::page(&me, Place::Keys, "Archive project", &content))
 }
 
 pub(crate) async fn archive(

@@ -61,7 +61,7 @@ pub(crate) fn refresh_to(to: &str) -> Response {
     let to = destination(to);
     let content = html! {
         meta http-equiv="refresh" content={ "0; url=" (to) };
-        p { a href=(to) { "Go on" } }
+        p { a href=(to) { "Continue" } }
     };
     layout::plain("One moment", &content).into_response()
 }

@@ -1,6 +1,6 @@
-//! Sign-up with `[mail]` configured: an e-mailed link proves that the address belongs to the visitor.
+//! Sign-up with `[mail]` configured: an emailed link proves that the address belongs to the visitor.
 //!
-//! Only the e-mail says whether the address already has an account; the page does not.
+//! Only the email says whether the address already has an account; the page does not.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -103,7 +103,7 @@ async fn message(
             Some(templates::proof(&email, portal, &link))
         }
         Err(error) => {
-            tracing::error!(%error, "creating a sign-up link failed; no e-mail is sent");
+            tracing::error!(%error, "creating a sign-up link failed; no email is sent");
             None
         }
     }

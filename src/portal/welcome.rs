@@ -246,16 +246,16 @@ fn form(visit: &Token, found: &UsableLink, sent: &WelcomeForm, problem: Option<&
 /// the address.
 fn email_taken(gateway: &Gateway, link: &Link) -> Response {
     let content = html! {
-        h1 { "You have an account already" }
-        p { strong { (link.email) } " has an account here already, and an address can have one only. Nothing was changed." }
+        h1 { "You already have an account" }
+        p { strong { (link.email) } " already has an account here, and an email can have only one. Nothing was changed." }
         @if matches!(link.purpose, Purpose::Invitation { .. }) {
-            p { "To join the other account, ask for an invitation to another address of yours, or leave your present account first (under Settings)." }
+            p { "To join the other account, ask for an invitation to another email, or leave your current account first (under Settings)." }
         }
         (next_steps(gateway))
     };
     failed(
         StatusCode::CONFLICT,
-        "You have an account already",
+        "You already have an account",
         &content,
     )
 }

@@ -96,7 +96,7 @@ test('a key is made and deleted without a mouse, from signing in to signing out'
   assert.match(await textOf(page), /by hand/);
   await tabTo(page, 'Delete by hand');
   await follow(page, () => page.keyboard.press('Enter'));
-  await tabTo(page, 'Delete the key');
+  await tabTo(page, 'Delete key');
   await follow(page, () => page.keyboard.press('Space'));
   assert.match(await textOf(page), /Key by hand deleted/);
   assert.equal(await isThere(page, 'link', 'Delete by hand'), false);

@@ -49,10 +49,10 @@ test('a key is made, shown once, copied, disabled, enabled and deleted', async (
 
   await clickTo(page, 'link', 'Delete laptop');
   assert.match(await textOf(page, 'h1'), /Delete laptop\?/);
-  await clickTo(page, 'link', 'Keep it');
+  await clickTo(page, 'link', 'Cancel');
   assert.equal(await statusWith(key), 200);
   await clickTo(page, 'link', 'Delete laptop');
-  await clickTo(page, 'button', 'Delete the key');
+  await clickTo(page, 'button', 'Delete key');
   assert.equal(new URL(page.url()).pathname, '/portal/keys');
   assert.ok(!(await isThere(page, 'link', 'Delete laptop')));
   assert.equal(await statusWith(key), 401);

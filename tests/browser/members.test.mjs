@@ -86,7 +86,7 @@ test('each role finds its pages in the navigation, and no others', async (t) => 
       page.expected.push('403');
       await go(page, path, 403);
       assert.match(await textOf(page), new RegExp(`Your role is ${role}; an owner can change it`));
-      await clickTo(page, 'link', 'To your overview');
+      await clickTo(page, 'link', 'Go to overview');
     }
     await go(page, '/portal');
     assert.equal((await textOf(page)).includes('Balance'), expected.includes('Billing'), role);
@@ -128,7 +128,7 @@ test('billing sets a budget, its developer sees the bar, and it refuses', async 
   assert.equal(await statusWith(key), 200);
 
   await clickTo(billing, 'link', 'Budgets');
-  assert.match(await textOf(billing), /There is no budget/);
+  assert.match(await textOf(billing), /No budgets yet/);
   const option = await billing.$$eval('[name="place"] option', (options) => options.find(({ text }) => text.startsWith('ci (')).value);
   await billing.select('[name="place"]', option);
   await fill(billing, 'amount', '-3');
@@ -143,10 +143,10 @@ test('billing sets a budget, its developer sees the bar, and it refuses', async 
   await go(developer, '/portal/keys');
   assert.match((await rowWith(developer, 'ci'))[6], /of \$0\.000000001 a month/);
   await clickTo(developer, 'link', 'Edit ci');
-  assert.match(await textOf(developer), /What binds the key is changed by owners/);
+  assert.match(await textOf(developer), /Only owners of the account can change the key/);
   await go(owner, '/portal/budgets');
-  await clickTo(owner, 'link', 'Remove the budget of Key ci');
-  await clickTo(owner, 'button', 'Remove the budget');
+  await clickTo(owner, 'link', 'Remove budget: Key ci');
+  await clickTo(owner, 'button', 'Remove budget');
   assert.equal(await statusWith(key), 200);
 });
 
@@ -154,7 +154,7 @@ test('an invitation is withdrawn, and the last owner cannot leave', async (t) =>
   const page = await visitor(t, { screen: PHONE });
   await signUp(page, { name: 'Eve', email: 'eve@alone.example.com', password: PASSWORD });
   await invite(page, 'billing', 'late@example.com');
-  await clickTo(page, 'link', 'To the members');
+  await clickTo(page, 'link', 'Back to members');
   assert.equal((await rowWith(page, 'late@example.com'))[1], 'billing');
   const withdraw = ['link', 'Withdraw the invitation of late@example.com'];
   await clickTo(page, ...withdraw);
@@ -162,6 +162,6 @@ test('an invitation is withdrawn, and the last owner cannot leave', async (t) =>
   assert.ok(!(await isThere(page, ...withdraw)));
   await clickTo(page, 'link', 'Leave this account');
   page.expected.push('409');
-  await clickTo(page, 'button', 'Leave');
+  await clickTo(page, 'button', 'Leave account');
   assert.match(await textOf(page, '[role="alert"]'), /make another member an owner first/);
 });

@@ -3,13 +3,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DEMO, nanos, operate, statusWith } from './support/gateway.mjs';
-import { CONSOLE, CONSOLE_STATES, operator, OUTSIDE, PAGES, resident, STATES } from './support/places.mjs';
+import {
+  CONSOLE, CONSOLE_STATES, lead, LEAD, operator, OUTSIDE, PAGES, resident, STATES,
+} from './support/places.mjs';
 import { clickTo, fill, go, makeKey, photograph, signIn, textOf, visitor } from './support/visitor.mjs';
 
 test('every page has its texts', async (t) => {
   const [inside, outside] = [await resident(t, { script: false }), await visitor(t, { script: false })];
   const consolePages = [await operator(t, { script: false }), [...CONSOLE, ...CONSOLE_STATES]];
-  for (const [page, places] of [[inside, [...PAGES, ...STATES]], consolePages, [outside, OUTSIDE]]) {
+  const team = [await lead(t, { script: false }), LEAD];
+  for (const [page, places] of [[inside, [...PAGES, ...STATES]], team, consolePages, [outside, OUTSIDE]]) {
     for (const { open, name, says } of places) {
       await open(page);
       const text = await textOf(page);

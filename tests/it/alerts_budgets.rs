@@ -97,7 +97,7 @@ async fn each_share_is_announced_once_to_owners_and_billing_people() {
         "{text}"
     );
     assert!(
-        text.contains("Requests go on: this budget only tells you."),
+        text.contains("Requests continue: this budget only warns."),
         "{text}"
     );
     let received = watched.hook.received();

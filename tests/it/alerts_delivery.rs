@@ -195,12 +195,12 @@ async fn operators_and_owners_get_emails() {
     watched.give(&id, json!({ "amount": "10" })).await;
     watched.check(60).await;
     assert_eq!(smtp.next_mail().await.to, "ops@example.com");
-    assert!(smtp.is_empty(), "only operators get the closing e-mail");
+    assert!(smtp.is_empty(), "only operators get the closing email");
     let (_, past) = watched.alerts().await;
     let closed = past[0].deliveries.iter();
     assert_eq!(closed.filter(|one| one.event == Event::Closed).count(), 2);
 
-    // E-mails go to the people who can sign in to the account, and no longer to the account's own address.
+    // Emails go to the people who can sign in to the account, and no longer to the account's own address.
     let people = ["ann@example.com", "ben@example.com"];
     for email in people {
         let new = NewPerson {

@@ -19,7 +19,7 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let gateway = &watched.gateway;
     let browser = person(gateway).await;
     let page = browser.get(PAGE).await;
-    assert!(page.assert_page().contains("There are no open alerts"));
+    assert!(page.assert_page().contains("No open alerts"));
     let (id, key) = watched.account_with("1").await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     gateway.idle().await;
@@ -32,7 +32,7 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     for shown in [
         account.as_str(),
         "less than $5.00",
-        "Give the account credit",
+        "Grant the account credit",
         "waiting",
         "the endpoint returned status 500",
         "Alerts <span class=\"badge bad\">1<span class=\"unseen\"> open</span></span>",
@@ -70,13 +70,13 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let page = browser.get(PAGE).await;
     let text = page.assert_page();
     assert!(
-        text.contains("There are no open alerts") && text.contains("Webhook, closed"),
+        text.contains("No open alerts") && text.contains("Webhook, resolved"),
         "{text}"
     );
     assert!(!text.contains("> open</span>"), "{text}");
     assert_eq!(browser.get(&format!("{PAGE}?before=x")).await.status, 400);
     let none = browser.get(&format!("{PAGE}?before=0")).await;
-    assert!(none.assert_page().contains("There are none"));
+    assert!(none.assert_page().contains("No resolved alerts"));
     watched.gateway.stop().await;
 }
 
@@ -90,7 +90,7 @@ async fn a_test_alert_is_delivered_at_once_and_recorded() {
     assert_eq!(customer.post(&test, &[]).await.status, 404);
     let browser = person(gateway).await;
     let page = browser.get(PAGE).await;
-    assert!(page.assert_page().contains("Send a test alert"));
+    assert!(page.assert_page().contains("Send test alert"));
     browser.post(&test, &[]).await.assert_sent_to(PAGE);
     until("it is delivered", || watched.hook.calls() == 1).await;
     browser.post(&test, &[]).await.assert_sent_to(PAGE);

@@ -117,14 +117,18 @@ async fn what_cannot_be_undone_in_the_portal_is_asked_about_first() {
     assert!(
         question
             .assert_page()
-            .contains("Remove the budget of Everyone?")
+            .contains("Remove budget: Whole account?")
     );
-    assert!(question.text.contains("$20.00"), "{}", question.text);
+    assert!(
+        question.text.contains("$20.00 a month"),
+        "{}",
+        question.text
+    );
     let other = Browser::signed_in(&gateway).await;
     assert_eq!(other.get(&remove).await.status, 404);
     let removed = owner.post(&remove, &[]).await;
     let removed = done(&owner, &removed).await;
-    assert_eq!(removed.text, "Budget of Everyone removed.");
+    assert_eq!(removed.text, "Budget removed: Whole account.");
     assert!(removed.undo.is_none());
     gateway.stop().await;
 }

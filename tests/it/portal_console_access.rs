@@ -112,7 +112,7 @@ async fn an_operator_with_an_account_uses_portal_and_console_until_the_role_is_r
     set_role(&gateway, &browser, Role::Customer).await;
     assert_eq!(browser.get("/portal/console").await.status, 404);
 
-    // Signing in with an e-mail address redirects to the requested page of the console.
+    // Signing in with an email address redirects to the requested page of the console.
     set_role(&gateway, &browser, Role::Operator).await;
     browser.get("/portal").await;
     browser.post("/portal/sign-out", &[]).await;

@@ -127,7 +127,7 @@ async fn limits_are_set_listed_and_removed() {
     );
     gateway.chat(&hello(MODEL)).await.assert_ok();
     let page = browser.get("/portal/console/limits").await;
-    assert!(page.assert_page().contains("There are no rules"));
+    assert!(page.assert_page().contains("No limits set"));
     gateway.stop().await;
 }
 
@@ -312,7 +312,7 @@ async fn the_margin_is_shown_by_model_account_and_day() {
         .await;
     let details = browser.get(found.header("location")).await;
     assert!(
-        details.assert_page().contains("Its provider charges"),
+        details.assert_page().contains("Provider cost"),
         "{}",
         details.text
     );

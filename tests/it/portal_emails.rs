@@ -1,4 +1,4 @@
-//! E-mails of the portal: sign-up links, password resets, and what the log contains of them.
+//! Emails of the portal: sign-up links, password resets, and what the log contains of them.
 
 use std::net::TcpListener;
 
@@ -27,7 +27,7 @@ async fn forget(browser: &Browser, email: &str) -> Seen {
     browser.post("/portal/forgotten", &[("email", email)]).await
 }
 
-/// The page's text without the visitor's e-mail address.
+/// The page's text without the visitor's email address.
 fn plain(seen: &Seen, email: &str) -> String {
     assert_eq!(seen.status, 200, "{}", seen.text);
     seen.text.replace(email, "")
@@ -45,7 +45,7 @@ async fn an_account_is_created_through_the_emailed_link() {
         assert_eq!(refused.status, 400, "{wrong}");
     }
     let email = "ada@example.com";
-    // A password in the request is ignored; it is set through the e-mailed link.
+    // A password in the request is ignored; it is set through the emailed link.
     let fields = [("email", email), ("name", "Ada"), ("password", PASSWORD)];
     let response = browser.post("/portal/sign-up", &fields).await;
     let for_a_new_one = plain(&response, email);
@@ -66,17 +66,17 @@ async fn an_account_is_created_through_the_emailed_link() {
     assert!(settings.assert_page().contains(">acct_"));
     assert_eq!(browser.get(&mail.link()).await.status, 410);
 
-    // Signing up with a known address shows an identical page; only the e-mail says that there is an account.
+    // Signing up with a known address shows an identical page; only the email says that there is an account.
     browser.get("/portal/sign-up").await.assert_page();
     let known = "ADA@example.com";
     let response = browser.post("/portal/sign-up", &[("email", known)]).await;
     assert_eq!(plain(&response, known), for_a_new_one);
     let mail = smtp.next_mail().await;
     assert_eq!(mail.to, email, "to the address as it is kept");
-    assert!(mail.text.contains("which has one already"));
+    assert!(mail.text.contains("which already has one"));
     assert!(!mail.text.contains("?link="));
 
-    // E-mails to one address are throttled.
+    // Emails to one address are throttled.
     let mut statuses = Vec::new();
     for _ in 0..4 {
         let response = browser.post("/portal/sign-up", &[("email", known)]).await;
@@ -111,7 +111,7 @@ async fn a_password_reset_does_not_reveal_whether_the_account_exists() {
     let mail = smtp.next_mail().await;
     assert_eq!(mail.to, email);
     gateway.idle().await;
-    assert!(smtp.is_empty(), "no other e-mail was sent");
+    assert!(smtp.is_empty(), "no other email was sent");
     owner.get("/portal").await.assert_page();
     let set = follow(&stranger, &mail.link(), "another password").await;
     set.assert_sent_to("/portal");
@@ -119,7 +119,7 @@ async fn a_password_reset_does_not_reveal_whether_the_account_exists() {
     assert_eq!(owner.get("/portal").await.status, 303);
     assert_eq!(owner.sign_in(email, PASSWORD).await.status, 401);
 
-    // The page is identical if the mail server refuses the e-mail.
+    // The page is identical if the mail server refuses the email.
     smtp.refuse(true);
     let again = forget(&stranger, email).await;
     assert_eq!(plain(&again, email), plain(&known, email));
@@ -165,7 +165,7 @@ async fn a_failed_email_is_logged_without_its_link() {
     smtp.refuse(true);
     let response = forget(&browser, "ada@example.com").await;
     assert!(response.assert_page().contains("Check your inbox"));
-    let said = "sending an e-mail failed";
+    let said = "sending an email failed";
     process
         .until(|process| process.stderr().contains(said))
         .await;
@@ -189,7 +189,7 @@ async fn check_connects_to_the_mail_server() {
     );
     let strange = smtp.section().replace(smtp::PASSWORD, "another");
     for (mail, code, words) in [
-        (smtp.section(), 0, "ok    mail: e-mails are sent from Gate"),
+        (smtp.section(), 0, "ok    mail: emails are sent from Gate"),
         (deaf, 1, "wrong mail: "),
         (strange, 1, "who are you?"),
         (

@@ -30,7 +30,7 @@ async fn an_account_has_a_bounded_number_of_keys_however_they_are_created() {
     let refused = browser.post("/portal/keys", &[("name", "d")]).await;
     let page = refused.assert_page();
     assert!(
-        page.contains("There are 3 keys, which is the most"),
+        page.contains("An account can have at most 3 keys"),
         "{page}"
     );
     assert!(!page.contains("id=\"new-key\""));
@@ -46,7 +46,7 @@ async fn an_account_has_a_bounded_number_of_keys_however_they_are_created() {
     let refused = browser.send(request.json(&hello(MODEL))).await;
     assert_eq!(refused.status, 400, "{}", refused.text);
     assert!(
-        refused.text.contains("There are 3 keys"),
+        refused.text.contains("An account can have at most 3 keys"),
         "{}",
         refused.text
     );

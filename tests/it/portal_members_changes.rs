@@ -15,8 +15,8 @@ use crate::support::{
 };
 
 const MODEL: &str = "svc-standard";
-const MEMBERS: &str = "Members, in the order in which they came";
-const OPEN: &str = "Unused invitations";
+const MEMBERS: &str = "Members, oldest first";
+const OPEN: &str = "Pending invitations";
 
 async fn id_of(gateway: &TestGateway, browser: &Browser) -> String {
     let people = &gateway.inside().backoffice;
@@ -147,7 +147,7 @@ async fn with_a_mail_server_the_link_is_only_in_the_email() {
     owner.get("/portal/members").await;
     let fields = [("email", "bob@example.com"), ("role", "developer")];
     let made = owner.post("/portal/members/invitations", &fields).await;
-    assert!(made.assert_page().contains("An e-mail is on its way"));
+    assert!(made.assert_page().contains("An email is on its way"));
     assert!(!made.text.contains("welcome?link="), "{}", made.text);
     let bob = Browser::new(&gateway);
     bob.join(&smtp.next_mail().await.link())

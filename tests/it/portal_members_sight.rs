@@ -86,7 +86,7 @@ async fn developers_manage_their_own_keys_and_owners_all() {
     }
     let list = team.one.get("/portal/keys").await;
     assert_eq!(names(&list), ["of-one"]);
-    assert!(!list.text.contains("Made by") && !list.text.contains("service key"));
+    assert!(!list.text.contains("Created by") && !list.text.contains("service key"));
     // Only owners make service keys.
     let service = [("name", "forged"), ("maker", "service")];
     let refused = team.one.post("/portal/keys", &service).await;

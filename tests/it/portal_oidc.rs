@@ -180,7 +180,11 @@ async fn an_attempt_is_bound_to_its_browser_and_used_once() {
     ]);
     let declined = other.get(&format!("/portal/oidc/callback?{query}")).await;
     assert_eq!(declined.status, 403);
-    assert!(declined.text.contains("You have not allowed Example ID"));
+    assert!(
+        declined
+            .text
+            .contains("Example ID was not allowed to tell us who you are")
+    );
     assert_eq!(other.cookie(ATTEMPT), None);
     gateway.stop().await;
 }

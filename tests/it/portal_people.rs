@@ -15,7 +15,7 @@ use crate::support::{
     stores,
 };
 
-const ALL: &str = "People, in the order in which they came";
+const ALL: &str = "Members, oldest first";
 
 /// The path and query of a link.
 fn path(link: &str) -> String {
@@ -61,7 +61,7 @@ async fn an_invited_person_signs_in_to_the_account() {
     let operator = with_token(&gateway).await;
     let page = format!("/portal/console/accounts/{}", gateway.account_id);
     let seen = operator.get(&page).await;
-    assert!(seen.assert_page().contains("There are no people yet."));
+    assert!(seen.assert_page().contains("No members yet."));
 
     let wrong = [("email", "ada@example.com"), ("role", "emperor")];
     let invitations = format!("{page}/invitations");
@@ -115,7 +115,7 @@ async fn an_invited_person_signs_in_to_the_account() {
         let none = format!("/portal/console/people?text={nobody}");
         let none = operator.get(&none).await;
         assert!(
-            none.assert_page().contains("There are no people."),
+            none.assert_page().contains("No matching people."),
             "{nobody}"
         );
     }
@@ -472,7 +472,7 @@ async fn the_command_invites_and_sends_an_email() {
     let said = command(&["people", &account]);
     assert!(said.contains("ada@example.com") && said.contains("operator"));
 
-    // If the mail server refuses the e-mail, the link is created all the same.
+    // If the mail server refuses the email, the link is created all the same.
     smtp.refuse(true);
     let said = command(&["invite", &account, "bob@example.com", "--json"]);
     let made: Value = serde_json::from_str(&said).unwrap();

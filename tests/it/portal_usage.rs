@@ -312,7 +312,7 @@ async fn the_plan_page_shows_models_and_limits() {
     assert_eq!(limits[1..], expected);
     let plans = rows(
         &page,
-        "A plan also includes every model of those above it in this list",
+        "Each plan also includes the models of the plans above it",
     );
     assert_eq!(plans.len(), 7);
     assert_eq!(plans[5][..2], ["Max your plan", "Personal"]);

@@ -1,6 +1,6 @@
-//! Sends e-mails through the SMTP server of the configuration's `[mail]` section.
+//! Sends emails through the SMTP server of the configuration's `[mail]` section.
 //!
-//! A failed e-mail is not queued: `send` returns the reason within 20 seconds, and the caller decides about a retry.
+//! A failed email is not queued: `send` returns the reason within 20 seconds, and the caller decides about a retry.
 
 use std::{fmt, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{base::keys::random_id, config, net::connect::chain};
 
 pub(crate) mod templates;
 
-/// Timeout for sending one e-mail.
+/// Timeout for sending one email.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An e-mail to one recipient.
+/// An email to one recipient.
 #[derive(Clone, Debug)]
 pub(crate) struct Email {
     pub to: String,
@@ -29,7 +29,7 @@ pub(crate) struct Email {
     pub text: String,
 }
 
-/// Why an e-mail was not sent, for the log.
+/// Why an email was not sent, for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct MailError(String);
@@ -82,14 +82,14 @@ impl Mail {
     /// Connects and signs in to the server; sends nothing.
     pub(crate) async fn probe(&self) -> Result<String, String> {
         match self.server.test_connection().await {
-            Ok(true) => Ok(format!("e-mails are sent from {}", self.from)),
-            Ok(false) => Err("the server accepts no e-mails".into()),
+            Ok(true) => Ok(format!("emails are sent from {}", self.from)),
+            Ok(false) => Err("the server accepts no emails".into()),
             Err(error) => Err(chain(&error)),
         }
     }
 }
 
-/// Whether the text is a plain e-mail address, without a display name or a list around it.
+/// Whether the text is a plain email address, without a display name or a list around it.
 pub(crate) fn is_address(text: &str) -> bool {
     text.parse::<Address>().is_ok()
 }

@@ -11,7 +11,7 @@ pub(crate) fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "You are invited to {portal}/portal\n\n\
          Choose a password here, within seven days:\n\n{}\n\n\
-         The link works once. If you expected no invitation, ignore this email.\n",
+         The link works once. If you did not expect an invitation, ignore this email.\n",
         link.reveal()
     );
     message(to, "Your invitation", text)
@@ -31,12 +31,12 @@ pub(crate) fn proof(to: &str, portal: &str, link: &Secret) -> Email {
 /// To a visitor who signs up with an address that already has an account.
 pub(crate) fn known_already(to: &str, portal: &str) -> Email {
     let text = format!(
-        "An account at {portal}/portal was requested for this address, which has one already.\n\n\
+        "An account at {portal}/portal was requested for this address, which already has one.\n\n\
          If it was you, sign in: {portal}/portal/sign-in\n\
-         If you have forgotten the password, ask for another: {portal}/portal/forgotten\n\n\
+         If you forgot the password, reset it: {portal}/portal/forgotten\n\n\
          If it was not you, ignore this email: nothing has changed.\n"
     );
-    message(to, "You have an account already", text)
+    message(to, "You already have an account", text)
 }
 
 /// To a person who has requested a new password.
@@ -47,7 +47,7 @@ pub(crate) fn reset(to: &str, portal: &str, link: &Secret) -> Email {
          The link works once. If it was not you, ignore this email: your password has not changed.\n",
         link.reveal()
     );
-    message(to, "A new password", text)
+    message(to, "Reset your password", text)
 }
 
 /// To a person for whom an operator has made a reset link.
@@ -57,7 +57,7 @@ pub(crate) fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email 
          The link works once. Until then your password does not change.\n",
         link.reveal()
     );
-    message(to, "A new password", text)
+    message(to, "Reset your password", text)
 }
 
 /// To the address that a person wants to have, with the link that proves it.
@@ -74,11 +74,11 @@ pub(crate) fn new_email(to: &str, portal: &str, link: &Secret) -> Email {
 /// To an address that a person wants to have, and that another person has already.
 pub(crate) fn email_in_use(to: &str, portal: &str) -> Email {
     let text = format!(
-        "A person wants to use this address at {portal}/portal, where it has an account already.\n\n\
+        "A person wants to use this address at {portal}/portal, where it already has an account.\n\n\
          If it was you, sign in with it, or delete that account first. If it was not you, ignore this email: nothing \
          has changed.\n"
     );
-    message(to, "You have an account already", text)
+    message(to, "You already have an account", text)
 }
 
 /// To the address that a person had before.

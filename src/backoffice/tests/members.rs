@@ -42,7 +42,7 @@ impl Given {
         self.backoffice.link(link, NOW).await.unwrap().is_some()
     }
 
-    /// The roles of the people of `acct_1`, by e-mail address.
+    /// The roles of the people of `acct_1`, by email address.
     async fn team(&self) -> Vec<TeamRole> {
         let mut people = self.backoffice.people_of("acct_1").await.unwrap();
         people.sort_by(|one, other| one.email.cmp(&other.email));

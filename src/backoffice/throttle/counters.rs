@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The key of a counter: a digest, so that memory holds no list of e-mail addresses.
+/// The key of a counter: a digest, so that memory holds no list of email addresses.
 pub(super) type CounterKey = [u8; 32];
 
 /// Maximum of counters. It bounds the memory, whatever addresses and networks attempts are made with.

@@ -1,11 +1,11 @@
-//! Limits on password guessing, sign-ups, e-mails that visitors can request, and new keys. In memory of one gateway
+//! Limits on password guessing, sign-ups, emails that visitors can request, and new keys. In memory of one gateway
 //! only.
 //!
 //! An attempt to sign in with a password is counted three times: for the pair of person and network, for the network,
 //! and for the person over all networks. The last only slows attempts, and never those of a browser with which the
 //! person has signed in before: known browsers have counters of their own, which strangers cannot use. So guessing from
 //! many networks is slow too, and an attacker cannot lock out the owner from browsers that they have used before. There are also limits on sign-ups
-//! from one network, and on e-mails to one mailbox.
+//! from one network, and on emails to one mailbox.
 
 use std::{
     net::IpAddr,
@@ -27,7 +27,7 @@ const PER_PERSON: Rule = Rule::AtMost(8);
 const PER_NETWORK: Rule = Rule::AtMost(60);
 /// Maximum of sign-ups from one network.
 const SIGN_UPS: Rule = Rule::AtMost(20);
-/// Maximum of e-mails to one address that visitors from any network can request.
+/// Maximum of emails to one address that visitors from any network can request.
 const EMAILS: Rule = Rule::AtMost(5);
 /// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds how fast
 /// they grow in number.
@@ -125,7 +125,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Counts an e-mail that any visitor, or an owner who invites a member, can request: as a sign-up from their network,
+    /// Counts an email that any visitor, or an owner who invites a member, can request: as a sign-up from their network,
     /// and for the mailbox, which must not be flooded from many networks. The error is the number of seconds until the
     /// next one is allowed.
     pub(crate) fn message(&self, email: &str, peer: IpAddr) -> Result<(), u64> {

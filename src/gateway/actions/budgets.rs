@@ -149,7 +149,7 @@ impl OperatorActions {
     }
 }
 
-/// A name that another limit applies to, such as an e-mail address.
+/// A name that another limit applies to, such as an email address.
 fn cut(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }

@@ -16,7 +16,7 @@ pub(crate) struct OneTimeLink {
     pub email: String,
     pub url: Secret,
     pub expires_at: i64,
-    /// Whether the mail server accepted an e-mail with the link.
+    /// Whether the mail server accepted an email with the link.
     pub mailed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Roles {
 }
 
 impl OperatorActions {
-    /// Invites an e-mail address to become a person of an account.
+    /// Invites an email address to become a person of an account.
     pub(crate) async fn invite(
         &self,
         account_id: String,

@@ -20,7 +20,7 @@ use crate::{
 const CONCURRENT: i64 = 16;
 /// Seconds for which a gateway claims a delivery: longer than any attempt takes.
 const LEASE: i64 = 60;
-/// Timeout of sending one e-mail.
+/// Timeout of sending one email.
 const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Seconds to wait after each failed attempt. The delivery is given up when the attempt after the last delay fails.
 const RETRY_DELAYS: [i64; 7] = [5, 60, 300, 1_800, 7_200, 28_800, 86_400];
@@ -129,8 +129,8 @@ async fn send(
     }
 }
 
-/// Sends an e-mail to each of the account's people who see its credit. One success counts as delivered, because another attempt would
-/// send those people the e-mail again.
+/// Sends an email to each of the account's people who see its credit. One success counts as delivered, because another attempt would
+/// send those people the email again.
 async fn notify_customer(
     gateway: &Gateway,
     account_id: &str,
@@ -142,7 +142,7 @@ async fn notify_customer(
         .filter_map(|to| messages::to_customer(to, alert, &gateway.links.billing));
     let mut delivered = false;
     let mut error =
-        DeliveryError::Permanent("customers get no e-mail about this kind of alert".into());
+        DeliveryError::Permanent("customers get no email about this kind of alert".into());
     for sent in join_all(emails.map(|message| send_email(gateway, message))).await {
         match sent {
             Ok(()) => delivered = true,
@@ -177,7 +177,7 @@ async fn send_email(gateway: &Gateway, message: Email) -> Result<(), DeliveryErr
     sent.map_err(|error| DeliveryError::Temporary(error.to_string()))
 }
 
-/// Returns the body of a webhook message. It has identifiers, amounts and counts, but no keys, e-mail addresses,
+/// Returns the body of a webhook message. It has identifiers, amounts and counts, but no keys, email addresses,
 /// prompts or responses.
 fn webhook_body(alert: &Alert, event: Event) -> String {
     let (kind, at) = match event {

@@ -16,7 +16,7 @@ const KIND: AlertKind = AlertKind::CreditExpiring;
 const SEARCH_INTERVAL: i64 = 600;
 /// Number of new findings in one check; the next check reports the others.
 const MAX_NEW: usize = 500;
-/// One cent: less is not worth an e-mail.
+/// One cent: less is not worth an email.
 const MIN_AMOUNT: NanoUsd = NanoUsd::new(10_000_000);
 
 pub(crate) async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {

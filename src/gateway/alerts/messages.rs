@@ -1,4 +1,4 @@
-//! Texts of alerts: titles, summaries, advice and e-mails.
+//! Texts of alerts: titles, summaries, advice and emails.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) fn title(kind: AlertKind) -> &'static str {
         AlertKind::BalanceLow => "Low balance",
         AlertKind::CreditExpiring => "Credit expires soon",
         AlertKind::BudgetReached => "Budget reached",
-        AlertKind::UpstreamFailing => "Upstream fails",
+        AlertKind::UpstreamFailing => "Upstream failing",
         AlertKind::UpstreamRefuses => "Provider refuses key or model",
         AlertKind::StreamUnbilled => "Calls not charged",
         AlertKind::UsageOverBound => "Provider reports too many tokens",
@@ -34,13 +34,13 @@ pub(crate) fn title(kind: AlertKind) -> &'static str {
 pub(crate) fn advice(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::BalanceLow => {
-            "Give the account credit, or let its owner know: without any, its requests are refused."
+            "Grant the account credit, or let its owner know: without any, its requests are refused."
         }
         AlertKind::CreditExpiring => {
             "Let the owner know, or grant the same amount with a later expiry."
         }
         AlertKind::BudgetReached => {
-            "Nothing is to be done: the account's owners and billing people are told, and can change the budget."
+            "No action needed: the account's owners and billing members were notified, and can change the budget."
         }
         AlertKind::UpstreamFailing => {
             "See its last failure on the page Deployments, ask its provider, or add another deployment for its models."
@@ -57,7 +57,7 @@ pub(crate) fn advice(kind: AlertKind) -> &'static str {
         AlertKind::AuditMismatch => {
             "Run the audit to see what differs. These accounts are frozen until an audit finds nothing."
         }
-        AlertKind::Test => "Nothing is to be done: this test shows that alerts are delivered.",
+        AlertKind::Test => "No action needed: this test shows that alerts are delivered.",
     }
 }
 
@@ -136,7 +136,7 @@ fn dollars(amount: &str) -> String {
     format!("{sign}${whole}.{kept:0<2}")
 }
 
-/// Returns the e-mail to an operator. `console` is the URL of the console's page of alerts, if the console is served.
+/// Returns the email to an operator. `console` is the URL of the console's page of alerts, if the console is served.
 pub(crate) fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Email {
     let link = console.map_or_else(String::new, |console| format!("\n{console}\n"));
     let summary = summary(alert.kind, &alert.subject, &alert.detail);
@@ -150,8 +150,8 @@ pub(crate) fn to_operator(to: &str, alert: &Alert, event: Event, console: Option
         Event::Closed => {
             let until = timestamp::shown(alert.closed_at.unwrap_or_default());
             (
-                format!("Tollgate: {title}: over"),
-                format!("From {since} to {until}: {summary}.\n\nThe alert is closed.\n{link}"),
+                format!("Tollgate: {title}: resolved"),
+                format!("From {since} to {until}: {summary}.\n\nThe alert is resolved.\n{link}"),
             )
         }
     };
@@ -162,7 +162,7 @@ pub(crate) fn to_operator(to: &str, alert: &Alert, event: Event, console: Option
     }
 }
 
-/// Returns the e-mail to an account's owner; `None` for alerts that are not about an account.
+/// Returns the email to an account's owner; `None` for alerts that are not about an account.
 pub(crate) fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
     let detail: Value = serde_json::from_str(&alert.detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
@@ -188,7 +188,7 @@ pub(crate) fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Emai
     Some(Email {
         to: to.to_owned(),
         subject: subject.into(),
-        text: format!("{first}\n\nYour credit, and how to add to it:\n{billing}\n"),
+        text: format!("{first}\n\nSee your balance and add credit:\n{billing}\n"),
     })
 }
 
@@ -200,12 +200,12 @@ fn about_budget(to: &str, detail: &Value) -> Email {
         period => format!("a {period}"),
     };
     let then = match (detail["hard"].as_bool(), percent) {
-        (Some(false), _) => "Requests go on: this budget only tells you.",
-        (_, 100) => "Requests that it has no room for are refused.",
+        (Some(false), _) => "Requests continue: this budget only warns.",
+        (_, 100) => "Requests that would exceed it are refused.",
         _ => "Once it is used up, requests are refused.",
     };
     let resets = match detail["resets_at"].as_str() {
-        Some(at) => format!(" It begins anew at {at}."),
+        Some(at) => format!(" It resets at {at}."),
         None => String::new(),
     };
     Email {

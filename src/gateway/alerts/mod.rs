@@ -2,7 +2,7 @@
 //!
 //! Every gateway checks for them twice a minute by default. A check reads what has changed and the open alerts, never
 //! all accounts or calls. Alerts are stored in the backoffice, where each is open only once, however many gateways
-//! find it. They are then delivered by signed webhook messages and e-mails. A failed check is repeated at the next
+//! find it. They are then delivered by signed webhook messages and emails. A failed check is repeated at the next
 //! round, and a failed delivery is retried until it succeeds or its retries are used up.
 
 mod audit;

@@ -3,23 +3,28 @@
 use maud::{Markup, html};
 
 use crate::{
-    ledger::{BudgetScope, BudgetState, Period},
+    ledger::{Budget, BudgetScope, BudgetState, Period},
     portal::formatting::money,
 };
+
+/// `$20.00 a month`.
+pub(super) fn limit(budget: &Budget) -> String {
+    let amount = money(budget.amount);
+    match budget.schedule.period() {
+        Period::Total => format!("{amount} in total"),
+        period => format!("{amount} a {}", period.as_str()),
+    }
+}
 
 /// Spent and held, of the amount. The figures are beside the bar, so that nothing depends on seeing it.
 pub(crate) fn bar(state: &BudgetState) -> Markup {
     let budget = &state.budget;
-    let per = match budget.schedule.period() {
-        Period::Total => "in total".to_owned(),
-        period => format!("a {}", period.as_str()),
-    };
     let used = state.spent.nanos().saturating_add(state.held.nanos());
     let percent = percent(used, budget.amount.nanos());
     html! {
         span.budget {
             meter min="0" max="100" high="80" optimum="0" value=(percent) aria-hidden="true" {}
-            " " (money(state.spent)) " of " (money(budget.amount)) " " (per)
+            " " (money(state.spent)) " of " (limit(budget))
         }
     }
 }

@@ -32,7 +32,7 @@ impl Places {
     pub(super) fn name_of(&self, budget: &Budget) -> String {
         let id = budget.scope_id.as_str();
         match budget.scope {
-            BudgetScope::Account => "Everyone".into(),
+            BudgetScope::Account => "Whole account".into(),
             BudgetScope::Project => format!("Project {}", projects::name_of(&self.projects, id)),
             BudgetScope::Member => {
                 let person = self.people.iter().find(|person| person.id == id);
@@ -49,9 +49,9 @@ impl Places {
     pub(super) fn field(&self) -> Markup {
         let open = self.projects.iter().filter(|project| !project.archived);
         html! {
-            label { "Who may spend it"
+            label { "Applies to"
                 select name="place" {
-                    option value="account" { "Everyone" }
+                    option value="account" { "Whole account" }
                     optgroup label="Projects" {
                         option value={ "project:" (DEFAULT_PROJECT) } { (DEFAULT_NAME) }
                         @for project in open { option value={ "project:" (project.id) } { (project.name) } }

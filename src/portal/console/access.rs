@@ -40,7 +40,7 @@ pub(crate) struct SignedInOperator {
 }
 
 impl SignedInOperator {
-    /// The operator's e-mail address, or the name of the operator token. It is recorded with their actions.
+    /// The operator's email address, or the name of the operator token. It is recorded with their actions.
     pub(crate) fn actor(&self) -> &str {
         let person = self.session.person.as_ref();
         person.map_or(TOKEN, |person| &person.email)

@@ -86,12 +86,12 @@ pub(crate) async fn show(
         section {
             h2 { "Latest requests" }
             (requests::table(&calls, &names))
-            p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All its requests" } }
+            p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All requests of this account" } }
         }
         section {
             h2 { "Operator actions" }
             (actions::table(&done, &names))
-            p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All its actions" } }
+            p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All actions on this account" } }
         }
     };
     Ok(frame::page(&me, Place::Accounts, &account.email, &content))
@@ -103,7 +103,7 @@ fn facts(account: &Account, frozen: bool) -> Markup {
             dt { "ID" } dd { code.whole { (account.id) } }
             @if let Some(name) = &account.name { dt { "Name" } dd { (name) } }
             dt { "State" } dd { (state(account, frozen)) }
-            dt { "Made" } dd { (moment(account.created_at)) }
+            dt { "Created" } dd { (moment(account.created_at)) }
         }
     }
 }
@@ -111,7 +111,7 @@ fn facts(account: &Account, frozen: bool) -> Markup {
 fn cards(balances: &Balances) -> Markup {
     let figures = [
         ("Balance", balances.balance),
-        ("Held", balances.held),
+        ("Reserved", balances.held),
         ("Available", balances.available),
     ];
     html! {
@@ -127,7 +127,7 @@ fn cards(balances: &Balances) -> Markup {
 fn grant_form(me: &SignedInOperator, account: &Account) -> Markup {
     html! {
         section {
-            h2 { "Give credit" }
+            h2 { "Grant credit" }
             form.stack method="post" action={ (path(&account.id)) "/grants" } {
                 (me.token_field())
                 input type="hidden" name="reference" value=(random_id("console_"));
@@ -136,12 +136,12 @@ fn grant_form(me: &SignedInOperator, account: &Account) -> Markup {
                 }
                 label { "Reason"
                     input type="text" name="reason" required maxlength="200" placeholder="e.g. paid by transfer" autocomplete="off";
-                    span.muted { "Its owner reads it too." }
+                    span.muted { "The account’s owner sees it too." }
                 }
-                label { "Lasts to the end of " span.muted { "(optional, UTC)" }
+                label { "Expires at the end of " span.muted { "(optional, UTC)" }
                     input type="date" name="until";
                 }
-                button.primary type="submit" { "Give credit" }
+                button.primary type="submit" { "Grant credit" }
             }
         }
     }
@@ -162,17 +162,17 @@ fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
             form.stack method="post" action={ (path(&account.id)) "/plan" } {
                 (me.token_field())
                 (plans(account.plan))
-                button type="submit" { "Change the plan" }
+                button type="submit" { "Change plan" }
             }
             @if account.is_deleted() {
-                p.muted { "An owner has deleted this account, which is for good. Its ledger entries are kept." }
+                p.muted { "An owner deleted this account. This cannot be undone. Its ledger entries are kept." }
             } @else { details {
                 summary { (verb) " this account" }
                 form method="post" action={ (path(&account.id)) "/state" } {
                     (me.token_field())
                     input type="hidden" name="state" value=(if account.closed { "open" } else { "closed" });
                     p.muted { (explanation) }
-                    button.bad type="submit" { (verb) " the account" }
+                    button.bad type="submit" { (verb) " account" }
                 }
             } }
         }
@@ -185,8 +185,8 @@ fn credit(left: &[GrantLeft]) -> Markup {
             caption { "Credit, in the order in which it is used" }
             thead { tr {
                 th scope="col" { "Grant" }
-                th.number scope="col" { "Left" }
-                th.number scope="col" { "Held" }
+                th.number scope="col" { "Remaining" }
+                th.number scope="col" { "Reserved" }
                 th scope="col" { "Expires" }
             } }
             tbody {
@@ -203,7 +203,7 @@ fn credit(left: &[GrantLeft]) -> Markup {
     };
     html! {
         @if !left.is_empty() {
-            section { h2 { "What is left" } (scrolled("What is left", &table)) }
+            section { h2 { "Remaining credit" } (scrolled("Remaining credit", &table)) }
         }
     }
 }

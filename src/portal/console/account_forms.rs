@@ -133,7 +133,7 @@ fn ask(me: &SignedInOperator, account: &Account, amount: NanoUsd, form: &NewCred
     let back = path(&account.id);
     let until = match form.until.trim() {
         "" => "It does not expire.".to_owned(),
-        day => format!("It can be spent until the end of {day} (UTC)."),
+        day => format!("It expires at the end of {day} (UTC)."),
     };
     let question = Question {
         title: &format!("Grant {} to {}?", money(amount), account.email),
@@ -161,7 +161,7 @@ pub(crate) async fn grant(
     let amount = actions::amount(form.amount.trim())?;
     let reason = plain(&form.reason, MAX_REASON, "The reason")?;
     let reason = reason
-        .ok_or_else(|| PortalError::Invalid("Say why, so that others can tell later.".into()))?;
+        .ok_or_else(|| PortalError::Invalid("Enter a reason, so that others know why.".into()))?;
     // The reference makes a repeated submission harmless, so a form without one is refused.
     let reference = plain(&form.reference, MAX_NAME, "The number")?.ok_or(PortalError::Stale)?;
     let expires_at = end_of_day(form.until.trim())?;
@@ -196,7 +196,7 @@ fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
     let end = timestamp::read(&format!("{day}T00:00:00Z")).map(|begin| begin + DAY);
     match end {
         Some(end) if end > timestamp::now() => Ok(Some(end)),
-        Some(_) => Err(PortalError::Invalid("That day is over.".into())),
+        Some(_) => Err(PortalError::Invalid("That day is in the past.".into())),
         None => Err(PortalError::Invalid("Write the day as 2027-01-31.".into())),
     }
 }

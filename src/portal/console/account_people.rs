@@ -42,12 +42,12 @@ pub(crate) fn section(
 ) -> Markup {
     let table = html! {
         table {
-            caption { "People, in the order in which they came" }
+            caption { "Members, oldest first" }
             thead { tr {
-                th scope="col" { "E-mail" }
+                th scope="col" { "Email" }
                 th scope="col" { "Name" }
                 th scope="col" { "Role" }
-                th scope="col" { "In the account" }
+                th scope="col" { "Role in the account" }
                 th scope="col" { "Two-factor" }
                 th scope="col" { "Since" }
                 th scope="col" { span.unseen { "Actions" } }
@@ -58,7 +58,7 @@ pub(crate) fn section(
                         th scope="row" { (person.email) }
                         td data-label="Name" { (name(person)) }
                         td data-label="Role" { (role(person.role)) }
-                        td data-label="In the account" { (person.team_role.as_str()) }
+                        td data-label="Role in the account" { (person.team_role.as_str()) }
                         td data-label="Two-factor" { @if person.second_factor_at.is_some() { "on" } @else { "–" } }
                         td data-label="Since" { (moment(person.created_at)) }
                         td { div.actions { (forms(me, person)) } }
@@ -69,13 +69,13 @@ pub(crate) fn section(
     };
     html! {
         section #people {
-            h2 { "People" }
-            @if people.is_empty() { p.empty { "There are no people yet." } }
+            h2 { "Members" }
+            @if people.is_empty() { p.empty { "No members yet." } }
             @else { (scrolled("People", &table)) }
             (open_invitations(account_id, invited))
             form.inline method="post" action={ (path(account_id)) "/invitations" } {
                 (me.token_field())
-                label { "E-mail of a new person"
+                label { "Invite by email"
                     input type="email" name="email" required maxlength="254" autocomplete="off";
                 }
                 label { "Role"
@@ -93,10 +93,10 @@ pub(crate) fn section(
 fn open_invitations(account_id: &str, invited: &[Link]) -> Markup {
     let table = html! {
         table {
-            caption { "Unused invitations" }
+            caption { "Pending invitations" }
             thead { tr {
-                th scope="col" { "E-mail" }
-                th scope="col" { "Good until" }
+                th scope="col" { "Email" }
+                th scope="col" { "Valid until" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
@@ -233,8 +233,8 @@ fn handed_page(me: &SignedInOperator, title: &str, handed: &OneTimeLink, back: &
             "This link is for " strong { (handed.email) } ". It works once, until "
             (moment(handed.expires_at)) ", and is not shown again. Anyone who has it can sign in."
         }
-        @if handed.mailed { p { "It was mailed to them." } }
-        @else { p { "It was not mailed: hand it over yourself." } }
+        @if handed.mailed { p { "It was sent to them by email." } }
+        @else { p { "It was not sent by email: hand it over yourself." } }
         div.copyable.secret {
             code #new-link { (handed.url.reveal()) }
             (copy_button("Copy", "the link"))
@@ -277,7 +277,7 @@ pub(crate) async fn confirm_remove(
     let back = path(&person.account_id);
     let question = Question {
         title: &format!("Remove {}?", person.email),
-        consequences: "They are signed out everywhere and cannot sign in any more. The account stays, with its keys and its credit. Keys that they know work until they are disabled.",
+        consequences: "They are signed out everywhere and cannot sign in any more. The account stays, with its keys and its credit. API keys that they know work until they are disabled.",
         path: &format!("{}/remove", person_path(&person.id)),
         fields: &[],
         yes: "Remove person",

@@ -53,9 +53,9 @@ pub(crate) async fn list(
     let newest = (!is_first).then_some(newest);
     let content = html! {
         h1 { "Accounts" }
-        (search("/portal/console/accounts", "Start of an ID, or part of an e-mail address or a name", text))
+        (search("/portal/console/accounts", "Start of an ID, or part of an email or a name", text))
         @if found.is_empty() {
-            p.empty { @if is_first { "There is no such account." } @else { "There are no older accounts." } }
+            p.empty { @if is_first { "No matching accounts." } @else { "No older accounts." } }
         } @else {
             (scrolled("Accounts", &table(&found)))
         }
@@ -70,12 +70,12 @@ fn table(found: &[AccountFound]) -> Markup {
         table {
             caption { "Accounts, newest first" }
             thead { tr {
-                th scope="col" { "E-mail" }
+                th scope="col" { "Email" }
                 th scope="col" { "ID" }
                 th scope="col" { "Plan" }
                 th.number scope="col" { "Balance" }
                 th scope="col" { "State" }
-                th scope="col" { "Made" }
+                th scope="col" { "Created" }
             } }
             tbody {
                 @for AccountFound { account, balances, frozen } in found {
@@ -115,10 +115,10 @@ fn new_account(me: &SignedInOperator) -> Markup {
             summary { "New account" }
             form.stack method="post" action="/portal/console/accounts" {
                 (me.token_field())
-                label { "E-mail" input type="email" name="email" required maxlength="254" autocomplete="off"; }
+                label { "Email" input type="email" name="email" required maxlength="254" autocomplete="off"; }
                 label { "Name " span.muted { "(optional)" } input type="text" name="name" maxlength="100" autocomplete="off"; }
                 (plans(Plan::ANONYMOUS))
-                button.primary type="submit" { "Make the account" }
+                button.primary type="submit" { "Create account" }
             }
         }
     }

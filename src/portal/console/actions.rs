@@ -49,9 +49,9 @@ pub(crate) async fn list(
     let names = names(&gateway, &actions).await?;
     let content = html! {
         h1 { "Actions" }
-        p.muted { "Everything that operators changed, here and by the operator API: written once, never changed." }
+        p.muted { "Every change made by operators, here and through the operator API. Entries are never changed or deleted." }
         form.inline method="get" action="/portal/console/actions" role="search" {
-            label { "Done to " span.muted { "(the ID of an account, a person, a key or a model)" }
+            label { "Target " span.muted { "(the ID of an account, a person, a key or a model)" }
                 input type="search" name="subject" value=(subject.unwrap_or_default()) autocomplete="off";
             }
             button.primary type="submit" { "Show" }
@@ -81,16 +81,16 @@ fn is_account(subject: &str) -> bool {
 
 pub(crate) fn table(actions: &[RecordedAction], names: &AccountNames) -> Markup {
     if actions.is_empty() {
-        return html! { p.empty { "Nothing was done." } };
+        return html! { p.empty { "No actions yet." } };
     }
     let table = html! {
         table {
             caption { "Actions, newest first" }
             thead { tr {
-                th scope="col" { "When" }
-                th scope="col" { "Who" }
-                th scope="col" { "What" }
-                th scope="col" { "To" }
+                th scope="col" { "Time" }
+                th scope="col" { "By" }
+                th scope="col" { "Action" }
+                th scope="col" { "Target" }
                 th scope="col" { "Change" }
             } }
             tbody {

@@ -53,14 +53,14 @@ pub(crate) async fn list(
         @if before.is_none() {
             section {
                 h2 { "Open" }
-                @if open.is_empty() { p.empty { "There are no open alerts." } }
+                @if open.is_empty() { p.empty { "No open alerts." } }
                 @else { (scrolled("Open alerts", &open_table(&open, &names))) }
             }
         }
         section {
-            h2 { "Over" }
-            @if past.is_empty() { p.empty { "There are none." } }
-            @else { (scrolled("Alerts that are over", &past_table(&past, &names))) }
+            h2 { "Resolved" }
+            @if past.is_empty() { p.empty { "No resolved alerts yet." } }
+            @else { (scrolled("Resolved alerts", &past_table(&past, &names))) }
             (paging::links("alerts", newest, older.as_deref()))
         }
     };
@@ -74,24 +74,24 @@ fn channels(gateway: &Gateway, me: &SignedInOperator) -> Markup {
     let has_channel = alerts.webhook.is_some() || !recipients.is_empty();
     html! {
         @if !alerts.settings.enabled {
-            p.problem { "Alerts are turned off in the configuration of this gateway: no conditions are checked." }
+            p.problem { "Alerts are turned off in the configuration of this gateway: nothing is checked." }
         }
         p.muted {
-            "Each opens once and closes by itself. "
+            "An alert is resolved by itself when its cause is gone. "
             @if has_channel {
                 "Sent by "
-                @if alerts.webhook.is_some() { "a webhook" }
-                @if alerts.webhook.is_some() && !recipients.is_empty() { " and by " }
-                @if !recipients.is_empty() { "e-mail to " (recipients.join(", ")) }
+                @if alerts.webhook.is_some() { "webhook" }
+                @if alerts.webhook.is_some() && !recipients.is_empty() { " and " }
+                @if !recipients.is_empty() { "email to " (recipients.join(", ")) }
                 "."
             } @else {
-                "They are not sent anywhere: the configuration has neither a webhook nor e-mail addresses."
+                "No notifications are sent: the configuration has neither a webhook nor email addresses."
             }
         }
         @if has_channel && alerts.settings.enabled {
             form method="post" action={ (HERE) "/test" } {
                 (me.token_field())
-                button type="submit" { "Send a test alert" }
+                button type="submit" { "Send test alert" }
             }
         }
     }
@@ -109,13 +109,13 @@ pub(crate) async fn test(
 fn open_table(open: &[AlertWithDeliveries], names: &AccountNames) -> Markup {
     html! {
         table {
-            caption { "Open alerts, the latest first" }
+            caption { "Open alerts, newest first" }
             thead { tr {
-                th scope="col" { "What" }
+                th scope="col" { "Alert" }
                 th scope="col" { "Since" }
-                th scope="col" { "How it is" }
+                th scope="col" { "Details" }
                 th scope="col" { "What to do" }
-                th scope="col" { "Sent" }
+                th scope="col" { "Notified" }
             } }
             tbody {
                 @for AlertWithDeliveries { alert, deliveries } in open {
@@ -135,13 +135,13 @@ fn open_table(open: &[AlertWithDeliveries], names: &AccountNames) -> Markup {
 fn past_table(past: &[AlertWithDeliveries], names: &AccountNames) -> Markup {
     html! {
         table {
-            caption { "Alerts that are over, the latest first" }
+            caption { "Resolved alerts, newest first" }
             thead { tr {
-                th scope="col" { "What" }
-                th scope="col" { "From" }
-                th scope="col" { "To" }
-                th scope="col" { "How it was" }
-                th scope="col" { "Sent" }
+                th scope="col" { "Alert" }
+                th scope="col" { "Since" }
+                th scope="col" { "Resolved" }
+                th scope="col" { "Details" }
+                th scope="col" { "Notified" }
             } }
             tbody {
                 @for AlertWithDeliveries { alert, deliveries } in past {
@@ -204,7 +204,7 @@ fn how(alert: &Alert, names: &AccountNames) -> Markup {
 
 fn deliveries_list(deliveries: &[Delivery]) -> Markup {
     if deliveries.is_empty() {
-        return html! { span.muted { "not sent" } };
+        return html! { span.muted { "none" } };
     }
     html! { ul.plain { @for delivery in deliveries { li { (delivery_state(delivery)) } } } }
 }
@@ -218,14 +218,14 @@ fn delivery_state(delivery: &Delivery) -> Markup {
     html! {
         @match delivery.channel {
             Channel::Webhook => "Webhook",
-            Channel::Mail => { "E-mail to " (delivery.recipient) },
-            Channel::Customer => "E-mail to the account's owner",
+            Channel::Mail => { "Email to " (delivery.recipient) },
+            Channel::Customer => "Email to the account's owner",
         }
-        @if delivery.event == Event::Closed { ", closed" }
+        @if delivery.event == Event::Closed { ", resolved" }
         ": " span class=(class) { (state) }
         @match (delivery.state, delivery.done_at) {
             (DeliveryState::Waiting, _) if delivery.attempts > 0 => {
-                " " span.muted { "after " (delivery.attempts) " attempts, until " (moment(delivery.next_at)) }
+                " " span.muted { "after " (delivery.attempts) " attempts, next at " (moment(delivery.next_at)) }
             },
             (_, Some(at)) => { " " span.muted { (moment(at)) } },
             _ => {},

@@ -40,7 +40,7 @@ fn page(me: &SignedInOperator, found: Option<&Audit>) -> Page {
         p.muted { "Recomputes every balance from the account's entries. Accounts that changed are audited every minute anyway; an account whose entries do not add up is frozen." }
         form method="post" action="/portal/console/audit" {
             (me.token_field())
-            button.primary type="submit" { "Run the audit" }
+            button.primary type="submit" { "Run audit" }
         }
         @if let Some(audit) = found { (result(audit)) }
     };
@@ -57,9 +57,9 @@ fn result(audit: &Audit) -> Markup {
                 dt { "Accounts" } dd { (count(accounts)) }
                 dt { "Entries" } dd { (count(audit.entries)) }
                 dt { "Charges" } dd { (count(audit.charges)) }
-                dt { "Took" } dd { (duration(took)) }
+                dt { "Duration" } dd { (duration(took)) }
                 @if !audit.stray_holds.is_empty() {
-                    dt { "Holds without a running call, released" }
+                    dt { "Released reservations without a running call" }
                     @for stray in &audit.stray_holds { dd { code { (stray.call) } } }
                 }
             }
@@ -71,8 +71,8 @@ fn result(audit: &Audit) -> Markup {
 fn violations(violations: &[Violation]) -> Markup {
     html! {
         table {
-            caption { "What does not add up" }
-            thead { tr { th scope="col" { "Account" } th scope="col" { "What" } } }
+            caption { "Mismatches" }
+            thead { tr { th scope="col" { "Account" } th scope="col" { "Problem" } } }
             tbody {
                 @for violation in violations {
                     tr {

@@ -45,8 +45,8 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperat
     };
     let content = html! {
         h1 { "Deployments" }
-        p.muted { "Counted by this gateway since it was started. Requests go to the deployments with the lowest priority number, in proportion to their weights. A deployment whose circuit is open is skipped for a while." }
-        @if listed.is_empty() { p.empty { "There are none." } }
+        p.muted { "Counted by this gateway since it started. Requests go to the deployments with the lowest priority number, in proportion to their weights. A deployment whose circuit is open is skipped for a while." }
+        @if listed.is_empty() { p.empty { "No deployments." } }
         @else { (scrolled("Deployments", &table)) }
     };
     frame::page(&me, Place::Deployments, "Deployments", &content)

@@ -40,19 +40,19 @@ pub(crate) fn section(
     html! {
         section {
             h2 { "Keys" }
-            @if keys.is_empty() { p.empty { "It has no keys." } }
+            @if keys.is_empty() { p.empty { "No API keys yet." } }
             @else { (table(me, keys, used)) }
             p {
-                a href=(all) { "All its keys" } " · "
+                a href=(all) { "All keys" } " · "
                 a href=(list_path(&account.id, true)) { "Deleted keys" }
             }
             form.inline method="post" action=(all) {
                 (me.token_field())
                 (once_field())
-                label { "Name of a new key"
+                label { "Name of the new key"
                     input type="text" name="name" required maxlength=(MAX_NAME) autocomplete="off";
                 }
-                button type="submit" { "Make a key" }
+                button type="submit" { "Create key" }
             }
         }
     }
@@ -83,7 +83,7 @@ fn table(me: &SignedInOperator, keys: &[Key], used: &HashMap<String, i64>) -> Ma
                 th scope="col" { "Name" }
                 th scope="col" { "Key" }
                 th scope="col" { "State" }
-                th scope="col" { "Made" }
+                th scope="col" { "Created" }
                 th scope="col" { "Last used" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
@@ -148,7 +148,7 @@ pub(crate) async fn list(
     let content = html! {
         nav.back aria-label="Back" { a href=(path(&id)) { (account.email) } }
         h1 { (title) }
-        @if keys.is_empty() { p.empty { "There are no such keys." } }
+        @if keys.is_empty() { p.empty { "No such keys." } }
         @else { (table(&me, &keys, &used)) }
         (paging::links("keys", first.as_deref(), older.as_deref()))
     };
@@ -195,13 +195,13 @@ pub(crate) async fn create(
     let name = super::account_forms::plain(&form.name, MAX_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
     if !is_first_submission(&gateway, &form.once).await? {
-        let problem = "This form was sent before, and a key is shown once. Load the account's page anew to \
-                       make another.";
+        let problem = "This form was sent before, and a key is shown once. Reload the account's page to \
+                       create another.";
         return Err(PortalError::Invalid(problem.into()));
     }
     let (key, secret) = me.actions(&gateway).create_key(id, name.into()).await?;
     let content = html! {
-        h1 { "A new key" }
+        h1 { "New key" }
         p { "This is " strong { (key.name) } ". Hand it over now: it is not shown again." }
         div.copyable.secret {
             code #new-key { (secret.reveal()) }
@@ -209,7 +209,7 @@ pub(crate) async fn create(
         }
         p { a.button href=(path(&key.account_id)) { "I have copied it" } }
     };
-    Ok(frame::page(&me, Place::Accounts, "A new key", &content))
+    Ok(frame::page(&me, Place::Accounts, "New key", &content))
 }
 
 pub(crate) async fn confirm_delete(
@@ -226,11 +226,11 @@ pub(crate) async fn confirm_delete(
         ),
         path: &format!("/portal/console/keys/{}/state", layout::encoded(&key.id)),
         fields: &[("state", KeyState::Deleted.as_str())],
-        yes: "Delete the key",
-        no: ("Keep it", &path(&key.account_id)),
+        yes: "Delete key",
+        no: ("Cancel", &path(&key.account_id)),
     };
     let content = question.shown(&me.token_field());
-    Ok(frame::page(&me, Place::Accounts, "Delete a key", &content))
+    Ok(frame::page(&me, Place::Accounts, "Delete key", &content))
 }
 
 #[derive(Deserialize)]

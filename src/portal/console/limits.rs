@@ -46,11 +46,11 @@ pub(crate) async fn list(
     let content = html! {
         h1 { "Limits per minute" }
         p.muted {
-            "Where no rule says otherwise: " (count(defaults.requests.into())) " requests and "
-            (count(defaults.tokens.into())) " tokens, for each account with each model. The most specific rule counts; an account's goes before a model's."
+            "Default: " (count(defaults.requests.into())) " requests and "
+            (count(defaults.tokens.into())) " tokens, for each account and model. The most specific limit applies; an account's goes before a model's."
         }
         (table(&me, &rules, &names))
-        h2 { "Set a limit" }
+        h2 { "Set limit" }
         form.stack method="post" action="/portal/console/limits" {
             (me.token_field())
             label { "Account " span.muted { "(its ID; empty for all)" }
@@ -59,7 +59,7 @@ pub(crate) async fn list(
             (models(&gateway))
             (ceiling("Requests per minute", "rpm"))
             (ceiling("Tokens per minute", "tpm"))
-            button.primary type="submit" { "Set the limit" }
+            button.primary type="submit" { "Set limit" }
         }
     };
     Ok(frame::page(&me, Place::Limits, "Limits", &content))
@@ -67,7 +67,7 @@ pub(crate) async fn list(
 
 fn ceiling(label: &str, name: &str) -> Markup {
     html! {
-        label { (label) " " span.muted { "(empty: no rule for it)" }
+        label { (label) " " span.muted { "(empty: the default)" }
             input type="text" name=(name) inputmode="numeric" autocomplete="off";
         }
     }
@@ -95,19 +95,19 @@ pub(crate) fn of_account(
     let mut rules = gateway.ledger.limits();
     rules.retain(|rule| rule.account.as_deref() == Some(id));
     html! {
-        @if rules.is_empty() { p.muted { "It has no limits of its own." } }
+        @if rules.is_empty() { p.muted { "No limits of its own." } }
         @else { (table(me, &rules, names)) }
-        p { a href={ "/portal/console/limits?account=" (layout::encoded(id)) } { "Set a limit for it" } }
+        p { a href={ "/portal/console/limits?account=" (layout::encoded(id)) } { "Set limit" } }
     }
 }
 
 fn table(me: &SignedInOperator, rules: &[LimitRule], names: &AccountNames) -> Markup {
     if rules.is_empty() {
-        return html! { p.empty { "There are no rules." } };
+        return html! { p.empty { "No limits set. The default applies to all." } };
     }
     let table = html! {
         table {
-            caption { "Rules" }
+            caption { "Limits" }
             thead { tr {
                 th scope="col" { "Account" }
                 th scope="col" { "Model" }
@@ -197,7 +197,7 @@ fn confirmation(change: &LimitChange, rules: &[LimitRule]) -> Confirmation {
     let text = if removed {
         "Limit removed."
     } else {
-        "Limit saved. It counts from now on."
+        "Limit saved. It applies from now on."
     };
     Confirmation::new(text).undone_by(
         "/portal/console/limits",

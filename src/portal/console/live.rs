@@ -43,11 +43,11 @@ pub(crate) async fn show(
     let content = html! {
         h1 { "Live" }
         @if shared {
-            p.muted { "This is what the gateway that made this page is doing. Others on the same stores count for themselves." }
+            p.muted { "Activity of the gateway that serves this page. Other gateways of the fleet count their own." }
         }
         div #live hx-get="/portal/console/live" hx-trigger="every 2s" hx-swap="innerHTML" { (figures(&gateway)) }
         (tail)
-        noscript { p.muted { "Without a script, reload the page to see the next seconds." } }
+        noscript { p.muted { "Without JavaScript, reload the page to update it." } }
     };
     Ok(frame::page(&me, Place::Live, "Live", &content))
 }
@@ -112,7 +112,7 @@ fn figures(gateway: &Gateway) -> Markup {
                 p.muted { "in the last ten seconds; " (count(all.requests)) " in five minutes" }
             }
             section.card {
-                h2 { "Not served" }
+                h2 { "Errors" }
                 p.figure { (share(minute.refused.saturating_add(minute.failed), minute.requests)) }
                 p.muted { "in the last minute: " (count(minute.refused)) " refused, " (count(minute.failed)) " failed" }
             }
@@ -129,7 +129,7 @@ fn figures(gateway: &Gateway) -> Markup {
             section.card {
                 h2 { "Running" }
                 p.figure { (count(calls)) }
-                p.muted { "with " (money_rounded(held)) " held" }
+                p.muted { "with " (money_rounded(held)) " reserved" }
             }
         }
         div.charts { (requests(&seconds)) (tokens(&seconds)) }
@@ -156,7 +156,7 @@ fn requests(seconds: &[Sums]) -> Markup {
 
 fn tokens(seconds: &[Sums]) -> Markup {
     Bars {
-        title: "Tokens charged for",
+        title: "Charged tokens",
         seconds_per_bar: SECONDS_PER_BAR,
         series: vec![Series::new("Tokens", 1, seconds, SECONDS_PER_BAR, |sums| {
             sums.tokens

@@ -103,12 +103,12 @@ pub(crate) async fn show(
     let content = html! {
         h1 { "Margin" }
         p.muted {
-            "What was charged, and what providers charge for the same calls where a deployment says what it costs ("
-            code { "cost" } " in the configuration). The margin is of those calls alone."
+            "Charges compared with the cost at providers, for deployments whose cost is configured ("
+            code { "cost" } "). The margin is of those calls alone."
         }
         (choice(days))
         @if rows.is_empty() {
-            p.empty { "There were no calls in these days." }
+            p.empty { "No calls in this period." }
         } @else {
             (totals(&Sums::of(&rows)))
             (table("By model", "Model", &rows, |row| &row.model, |model| html! { code { (model) } }))
@@ -139,7 +139,7 @@ fn totals(sums: &Sums) -> Markup {
     html! {
         dl {
             dt { "Charged" } dd { (dollars(sums.charged)) }
-            dt { "Providers charge" } dd { (sums.known(sums.provider_cost)) }
+            dt { "Provider cost" } dd { (sums.known(sums.provider_cost)) }
             dt { "Margin" } dd { (sums.known(sums.margin)) }
             dt { "Calls charged below their cost" } dd { (count(sums.below_cost)) }
         }
@@ -162,12 +162,12 @@ fn table(
     groups.sort_by_key(|(_, sums)| sums.margin);
     let table = html! {
         table {
-            caption { "The smallest margin first" }
+            caption { "Smallest margin first" }
             thead { tr {
                 th scope="col" { (name) }
                 th.number scope="col" { "Calls" }
                 th.number scope="col" { "Charged" }
-                th.number scope="col" { "Providers charge" }
+                th.number scope="col" { "Provider cost" }
                 th.number scope="col" { "Margin" }
                 th.number scope="col" { "Below cost" }
             } }

@@ -49,8 +49,8 @@ pub(crate) async fn list(
     let content = html! {
         h1 { "Models" }
         p.muted {
-            "A model that is disabled is not found from the next request on. One that is unlisted is shown nowhere, and can be called by its ID. "
-            "The price of a hybrid is at most the one shown: a call costs what the model costs that it chooses."
+            "Requests for a disabled model get 404. An unlisted model is not shown to customers, but can be called by its ID. "
+            "A hybrid’s price is the most it can be: a call costs what the chosen model costs."
         }
         (scrolled("Models", &table))
     };
@@ -142,7 +142,7 @@ pub(crate) async fn confirm_disable(
         p { "From the next request on, it cannot be called: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
         @if let Some(first) = first {
             p {
-                "These choose among the other models then: " code { (first.id) }
+                "These hybrids then choose among their other models: " code { (first.id) }
                 @for hybrid in hybrids { ", " code { (hybrid.id) } }
                 "."
             }
@@ -152,7 +152,7 @@ pub(crate) async fn confirm_disable(
             input type="hidden" name="model" value=(model.id);
             input type="hidden" name="enabled" value="false";
             button.bad type="submit" { "Disable for all accounts" }
-            a.button href="/portal/console/models" { "Keep it" }
+            a.button href="/portal/console/models" { "Cancel" }
         }
     };
     Ok(frame::page(&me, Place::Models, &title, &content))

@@ -54,9 +54,9 @@ pub(crate) async fn list(
     let content = html! {
         h1 { "People" }
         p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
-        (search("/portal/console/people", "Part of an e-mail address", text))
+        (search("/portal/console/people", "Part of an email", text))
         @if people.is_empty() {
-            p.empty { @if is_first { "There are no people." } @else { "There are no older people." } }
+            p.empty { @if is_first { "No matching people." } @else { "No older people." } }
         } @else {
             (scrolled("People", &table(&people)))
         }
@@ -70,7 +70,7 @@ fn table(people: &[Person]) -> Markup {
         table {
             caption { "People, newest first" }
             thead { tr {
-                th scope="col" { "E-mail" }
+                th scope="col" { "Email" }
                 th scope="col" { "Name" }
                 th scope="col" { "Role" }
                 th scope="col" { "Account" }

@@ -44,7 +44,7 @@ pub(crate) async fn list(
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/requests" { "All requests" } }
         h1 { "Refused requests" }
-        p.muted { "Requests with a known key that got an error and were not admitted. The last 1,000 of each account are kept, for at most 30 days." }
+        p.muted { "Requests with a known API key that got an error before a model was called. The last 1,000 of each account are kept, for at most 30 days." }
         (requests::find_form(""))
         (customers::last_day(&counts, PATH))
         h2 { "Latest" }
@@ -101,7 +101,7 @@ pub(super) fn table(refused: &[RefusedRequest]) -> Markup {
         table {
             caption { "Refused requests, newest first" }
             thead { tr {
-                th scope="col" { "When" }
+                th scope="col" { "Time" }
                 th scope="col" { "Account" }
                 th scope="col" { "Model" }
                 th scope="col" { "Endpoint" }

@@ -56,7 +56,7 @@ pub(crate) async fn show(
         (decision(call.decision.as_deref()))
         @if !others.is_empty() {
             section {
-                h2 { "Others with the same request ID" }
+                h2 { "All with the same request ID" }
                 ul { @for other in &others { li { a href=(path(other.id)) { (other.id) } } } }
             }
         }
@@ -72,17 +72,17 @@ fn facts(call: &Call) -> Markup {
             dt { "Account" } dd { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
             dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.payer.key_id)) } { code { (call.payer.key_id) } } }
             dt { "Requested model" } dd { code { (call.model) } }
-            dt { "Model that answered" } dd { code { (call.routed_model) } }
+            dt { "Answered by" } dd { code { (call.routed_model) } }
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
-            dt { "Form" } dd { @if call.stream { "a stream" } @else { "one answer" } }
+            dt { "Response" } dd { @if call.stream { "a stream" } @else { "one answer" } }
             dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }
-            dt { "First byte after" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "there was none" } } }
-            dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
-            dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the rate-limit window" }
-            dt { "Held" } dd { (money(call.held)) ", at most " (money(call.most)) }
+            dt { "Time to first byte" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "No response" } } }
+            dt { "Duration" } dd { (duration(call.ended_ms - call.admitted_ms)) }
+            dt { "Reserved tokens" } dd { (count(call.reserved_tokens)) " tokens of the rate-limit window" }
+            dt { "Reserved credit" } dd { (money(call.held)) ", at most " (money(call.most)) }
             @if let Some(agent) = call.agent.as_deref() { (customers::agent(agent)) }
             @if let Some(cost) = call.provider_cost {
-                dt { "Its provider charges" } dd { (money(cost.rounded_up())) }
+                dt { "Provider cost" } dd { (money(cost.rounded_up())) }
             }
         }
     }
@@ -91,9 +91,9 @@ fn facts(call: &Call) -> Markup {
 fn attempts(attempts: &[Attempt]) -> Markup {
     let table = html! {
         table {
-            caption { "Upstreams that were tried and failed, in order" }
+            caption { "Upstreams that failed, in order" }
             thead { tr {
-                th scope="col" { "Upstream" } th scope="col" { "What went wrong" } th.number scope="col" { "Took" }
+                th scope="col" { "Upstream" } th scope="col" { "Error" } th.number scope="col" { "Duration" }
             } }
             tbody {
                 @for attempt in attempts {
@@ -118,7 +118,7 @@ fn steps(steps: &[Step]) -> Markup {
         table {
             caption { "The provider's answers and the gateway's own tools, in order" }
             thead { tr {
-                th scope="col" { "Step" } th scope="col" { "What came of it" } th.number scope="col" { "Took" }
+                th scope="col" { "Step" } th scope="col" { "Result" } th.number scope="col" { "Duration" }
             } }
             tbody { @for step in steps { (step_row(step)) } }
         }
@@ -178,7 +178,7 @@ fn decision(kept: Option<&str>) -> Markup {
         .and_then(|value| serde_json::to_string_pretty(&value).ok());
     html! {
         section {
-            h2 { "How its model was chosen" }
+            h2 { "Routing" }
             pre.json tabindex="0" { (shown.as_deref().unwrap_or(kept)) }
         }
     }

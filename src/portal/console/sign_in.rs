@@ -79,7 +79,7 @@ fn within(to: &str) -> String {
 
 fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
     let content = html! {
-        h1 { "Operator's console" }
+        h1 { "Operator console" }
         (problem_notice(problem))
         form.stack method="post" action="/portal/console/sign-in" {
             (token_field(visit))
@@ -90,12 +90,12 @@ fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
             button.primary type="submit" { "Sign in" }
         }
         p.muted {
-            "Operators with an address of their own "
-            a href={ "/portal/sign-in?to=" (layout::encoded(to)) } { "sign in with it" }
+            "Operators with an account "
+            a href={ "/portal/sign-in?to=" (layout::encoded(to)) } { "sign in by email" }
             ", so that their actions are recorded under their name."
         }
     };
-    layout::plain("Operator's console", &content).into_response()
+    layout::plain("Operator console", &content).into_response()
 }
 
 #[derive(Deserialize)]

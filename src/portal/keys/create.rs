@@ -79,7 +79,7 @@ impl NewKeyForm {
         let member_id = match self.maker.as_str() {
             "" => Some(me.person.id.clone()),
             SERVICE if me.is_owner() => None,
-            SERVICE => return Err("Only owners of the account can make service keys.".into()),
+            SERVICE => return Err("Only owners of the account can create service keys.".into()),
             _ => return Err("A key belongs to you, or it is a service key.".into()),
         };
         let wanted = self.terms.checked(gateway, projects, None)?;

@@ -88,7 +88,7 @@ fn facts(key: &Key, projects: &[Project], used_ms: Option<i64>) -> Markup {
             dt { "Expires" }
             dd { @match terms.expires_at { Some(at) => (moment(at)), None => "never" } }
             dt { "Models" }
-            dd { @match &terms.models { Some(models) => (models.join(", ")), None => "all of your plan" } }
+            dd { @match &terms.models { Some(models) => (models.join(", ")), None => "all models of your plan" } }
             (limits(key))
         }
     }
@@ -126,7 +126,7 @@ fn change_form(gateway: &Gateway, me: &SignedIn, key: &Key, projects: &[Project]
                 (limit_fields(&key.terms))
                 (model_fields(gateway, me.account.plan, key.terms.models.as_deref()))
             } @else {
-                p.muted { "What binds the key is changed by owners of the account." }
+                p.muted { "Only owners of the account can change the key’s limits." }
             }
             button.primary type="submit" { "Save" }
         }

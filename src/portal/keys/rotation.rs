@@ -21,7 +21,7 @@ use crate::{
 
 /// How long the current secret can keep working, in seconds.
 const GRACES: [(u32, &str); 4] = [
-    (0, "no longer: it was leaked"),
+    (0, "not at all (it was leaked)"),
     (3_600, "for 1 hour"),
     (DEFAULT_GRACE, "for 24 hours"),
     (7 * 24 * 3_600, "for 7 days"),
@@ -31,8 +31,8 @@ pub(super) fn section(me: &SignedIn, key: &Key) -> Markup {
     html! {
         h2 #rotate { "Rotate key" }
         p {
-            "Replaces the secret, for instance if it was leaked or is old. The new one is shown once; name, limits and usage stay. "
-            "Choose how long the current secret keeps working, so that you can switch your programs over."
+            "Replaces the secret, for instance after a leak. The new one is shown once; name, limits and usage stay. "
+            "Choose how long the current secret keeps working, so that you have time to update your programs."
         }
         form.inline method="post" action={ "/portal/keys/" (key.id) "/rotate" } {
             (me.token_field())
@@ -83,6 +83,6 @@ pub(crate) async fn rotate(
             None => p { "The previous one no longer works." },
         }
     };
-    let content = secret_once(&gateway, "The new secret", &key, &secret, &ends);
-    Ok(layout::page(&me, Place::Keys, "The new secret", &content))
+    let content = secret_once(&gateway, "New secret", &key, &secret, &ends);
+    Ok(layout::page(&me, Place::Keys, "New secret", &content))
 }

@@ -154,7 +154,7 @@ pub(crate) fn expiry_field(expires_at: Option<i64>) -> Markup {
     html! {
         label { "Last day"
             input type="date" name="expires" value=[expires_at.map(last_day)];
-            span.muted { "It ends with this day (UTC). Empty: it does not expire." }
+            span.muted { "The key expires at the end of this day (UTC). Empty: never." }
         }
     }
 }
@@ -187,7 +187,7 @@ pub(crate) fn model_fields(gateway: &Gateway, plan: Plan, chosen: Option<&[Strin
     html! {
         fieldset {
             legend { "Models" }
-            p.muted { "None checked: all that your plan includes." }
+            p.muted { "None checked: all models of your plan." }
             @for id in &ids {
                 label.check {
                     input type="checkbox" name={ (MODEL_FIELD) (id) } checked[chosen.contains(id)];

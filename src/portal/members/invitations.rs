@@ -46,7 +46,7 @@ pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
             h2 { "Invitations" }
             form.inline method="post" action="/portal/members/invitations" {
                 (me.token_field())
-                label { "E-mail of a new member"
+                label { "Invite by email"
                     input type="email" name="email" required maxlength="254" autocomplete="off";
                 }
                 label { "Role" (role_field("Role of the new member", TeamRole::Developer)) }
@@ -62,11 +62,11 @@ pub(crate) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
 fn table(open: &[Link]) -> Markup {
     html! {
         table {
-            caption { "Unused invitations" }
+            caption { "Pending invitations" }
             thead { tr {
-                th scope="col" { "E-mail" }
+                th scope="col" { "Email" }
                 th scope="col" { "Role" }
-                th scope="col" { "Good until" }
+                th scope="col" { "Valid until" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
             tbody {
@@ -108,7 +108,7 @@ pub(crate) async fn invite(
     SignedForm { me, form }: SignedForm<InvitationForm>,
 ) -> Result<Response, PortalError> {
     let roles = Roles::of_member(read_role(&form.role)?);
-    // Bounds the e-mails that owners cause, and how many addresses they can try.
+    // Bounds the emails that owners cause, and how many addresses they can try.
     let throttle = &gateway.portal.throttle;
     throttle
         .message(&form.email, peer)
@@ -127,14 +127,14 @@ pub(crate) async fn invite(
     }
 }
 
-/// The page after an invitation. Where e-mails prove who owns an address, the link is only in the e-mail.
+/// The page after an invitation. Where emails prove who owns an address, the link is only in the email.
 fn made(gateway: &Gateway, me: &SignedIn, link: &OneTimeLink) -> Response {
     let content = html! {
         h1 { "An invitation" }
         @if link.mailed {
-            p { "An e-mail is on its way to " strong { (link.email) } ". The link in it works once, until " (moment(link.expires_at)) "." }
+            p { "We sent an email to " strong { (link.email) } ". The link in it works once, until " (moment(link.expires_at)) "." }
         } @else if gateway.mail.is_some() {
-            p.problem role="alert" { "The e-mail to " strong { (link.email) } " could not be sent. Invite them again in a moment." }
+            p.problem role="alert" { "The email to " strong { (link.email) } " could not be sent. Invite them again in a moment." }
         } @else {
             p {
                 "This link is for " strong { (link.email) } ". It works once, until "
@@ -145,7 +145,7 @@ fn made(gateway: &Gateway, me: &SignedIn, link: &OneTimeLink) -> Response {
                 (copy_button("Copy", "the link"))
             }
         }
-        p { a.button href=(PATH) { "To the members" } }
+        p { a.button href=(PATH) { "Back to members" } }
     };
     layout::page(me, Place::Members, "An invitation", &content).into_response()
 }

@@ -23,8 +23,8 @@ pub(crate) async fn confirm(me: SignedIn) -> Result<Page, PortalError> {
         consequences: "You are signed out everywhere and cannot sign in any more, and the keys that you made are deleted for good. To come back you need a new invitation.",
         path: "/portal/members/leave",
         fields: &[],
-        yes: "Leave",
-        no: ("Stay", PATH),
+        yes: "Leave account",
+        no: ("Cancel", PATH),
     };
     let content = question.shown(&me.token_field());
     Ok(layout::page(

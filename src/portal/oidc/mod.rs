@@ -246,7 +246,7 @@ fn issuer_redirect_page(url: &str, name: &str) -> Response {
     let content = html! {
         meta http-equiv="refresh" content={ "0; url=" (url) };
         h1 { "One moment" }
-        p { a href=(url) { "Go on to " (name) } }
+        p { a href=(url) { "Continue to " (name) } }
     };
     layout::plain("One moment", &content).into_response()
 }

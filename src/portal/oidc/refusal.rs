@@ -26,7 +26,7 @@ pub(crate) enum Refusal {
     IssuerError(String),
     /// The issuer is unavailable, or its response is invalid.
     Oidc(OidcError),
-    /// The issuer has no verified e-mail address for the user.
+    /// The issuer has no verified email address for the user.
     NoAddress,
     /// The address is not in a domain that may sign in.
     NotAdmitted,
@@ -82,14 +82,14 @@ impl Refusal {
             Self::Portal(_) => (Status::OK, String::new()),
             Self::Stale => (
                 Status::BAD_REQUEST,
-                "This sign-in was begun in another browser, took too long, or is over already. \
-                 Begin again."
+                "This sign-in was started in another browser, took too long, or was already \
+                 completed. Start again."
                     .into(),
             ),
             Self::Declined => (
                 Status::FORBIDDEN,
                 format!(
-                    "You have not allowed {issuer} to tell us who you are, so nothing was done."
+                    "{issuer} was not allowed to tell us who you are, so nothing was changed."
                 ),
             ),
             Self::IssuerError(_) | Self::Oidc(OidcError::Refused(_)) => (
@@ -109,19 +109,19 @@ impl Refusal {
             Self::NoAddress => (
                 Status::FORBIDDEN,
                 format!(
-                    "{issuer} does not vouch for your e-mail address. Have it verified there, then \
+                    "{issuer} does not vouch for your email address. Have it verified there, then \
                      begin again."
                 ),
             ),
             Self::NotAdmitted => (
                 Status::FORBIDDEN,
-                format!("Your address at {issuer} is not one that may sign in here."),
+                format!("Your email at {issuer} is not allowed to sign in here."),
             ),
             Self::AddressTaken => (
                 Status::CONFLICT,
                 format!(
-                    "There is an account with your address already. Sign in to it as you do, with \
-                     your password; then connect {issuer} under Settings."
+                    "An account with your email exists already. Sign in with your password, then \
+                     connect {issuer} under Settings."
                 ),
             ),
             Self::IdentityTaken => (
@@ -130,11 +130,11 @@ impl Refusal {
             ),
             Self::SignedOut => (
                 Status::FORBIDDEN,
-                "You have been signed out meanwhile, so nothing was connected.".into(),
+                "You were signed out in the meantime, so nothing was connected.".into(),
             ),
             Self::Closed => (
                 Status::FORBIDDEN,
-                "You have no account here yet. Accounts are made by the operator of this gateway. \
+                "You have no account here yet. Accounts are created by the operator of this gateway. \
                  Ask them for one."
                     .into(),
             ),

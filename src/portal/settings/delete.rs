@@ -94,7 +94,7 @@ async fn page(
             (proof::fields(me))
             div.inline {
                 button.bad type="submit" { "Delete account" }
-                a.button href=(PATH) { "Keep it" }
+                a.button href=(PATH) { "Cancel" }
             }
         }
     };
@@ -115,8 +115,7 @@ pub(super) async fn delete(
     SignedForm { me, form }: SignedForm<DeleteForm>,
 ) -> Result<Response, PortalError> {
     if email_key(&form.email) != email_key(&me.person.email) {
-        let problem =
-            "Type the email with which you sign in, so that no account is deleted by mistake.";
+        let problem = "Type your email, so that no account is deleted by mistake.";
         return refused(&gateway, &me, problem).await;
     }
     if let Err(problem) = proof::check(&gateway, &me, peer, form.proof).await? {

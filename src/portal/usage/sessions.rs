@@ -36,7 +36,7 @@ pub(crate) fn table(
                         th scope="col" { "Last used" }
                         th.number scope="col" { "Requests" }
                         th.number scope="col" { "Input tokens" }
-                        th.number scope="col" { "From cache" }
+                        th.number scope="col" { "Cached input" }
                         th.number scope="col" { "Output tokens" }
                         th.number scope="col" { "Cost" }
                     }
@@ -70,7 +70,7 @@ fn row(used: &SessionUse, requests: bool) -> Markup {
             td data-label="Last used" { (moment(used.last_ms.div_euclid(1_000))) }
             td.number data-label="Requests" { (count(used.calls)) }
             td.number data-label="Input tokens" { (count(used.prompt)) }
-            td.number data-label="From cache" { (cache_hits(used)) }
+            td.number data-label="Cached input" { (cache_hits(used)) }
             td.number data-label="Output tokens" { (count(used.completion)) }
             td.number data-label="Cost" { (money(used.cost)) }
         }

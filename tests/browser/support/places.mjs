@@ -19,7 +19,7 @@ export const PAGES = [
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
   page('usage', '/portal/usage', 'Usage', 'Daily cost', 'Daily requests', 'Usage by model', 'Download as CSV'),
   page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit', 'Auto top-up', 'Test mode'),
-  page('budgets', '/portal/budgets', 'Budgets', 'Everyone', 'Project Website', 'Key production', 'only tells', 'Set budget'),
+  page('budgets', '/portal/budgets', 'Budgets', 'Whole account', 'Project Website', 'Key production', 'warns only', 'Set budget'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one', 'Two-factor authentication', 'Delete account'),
@@ -51,7 +51,7 @@ export const STATES = [
   page('found-nothing', '/portal/requests/find?id=nothing', 'Find a request', 'No matching requests'),
   {
     name: 'delete-key',
-    says: ['Delete old laptop?', 'Keep it'],
+    says: ['Delete old laptop?', 'Cancel'],
     async open(page) {
       await go(page, '/portal/keys');
       await clickTo(page, 'link', 'Delete old laptop');
@@ -77,13 +77,13 @@ export const STATES = [
     },
   },
   page('two-factor', '/portal/settings/two-factor', 'Two-factor authentication', 'authenticator app', 'Set up'),
-  page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Keep it'),
-  page('leave', '/portal/members/leave', 'Leave this account?', 'Stay'),
+  page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Cancel'),
+  page('leave', '/portal/members/leave', 'Leave this account?', 'Cancel'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No matching requests.'),
   {
     name: 'not-found',
-    says: ['Not found', 'To your overview'],
+    says: ['Not found', 'Go to overview'],
     async open(page) {
       page.expected.push('404');
       await go(page, '/portal/nothing-here', 404);
@@ -109,7 +109,7 @@ export const ACTIONS = [
     async undo(page) {
       await go(page, '/portal/keys');
       await clickTo(page, 'link', 'Delete staging');
-      await clickTo(page, 'button', 'Delete the key');
+      await clickTo(page, 'button', 'Delete key');
     },
   },
   {
@@ -123,27 +123,45 @@ export const ACTIONS = [
   },
 ];
 
+/** The pages of a member who looks after the account's money: other people's usage and budgets, but no requests. */
+export const LEAD = [
+  page('lead-overview', '/portal', 'Overview', 'Balance', 'Spent today'),
+  page('lead-usage-by-member', '/portal/usage?by=member', 'Usage by member', 'Service keys'),
+  page('lead-billing', '/portal/billing', 'Billing', 'Available', 'Invoice 2026-0417', 'Auto top-up'),
+  page('lead-budgets', '/portal/budgets', 'Budgets', 'Whole account', 'Project Website', 'Set budget'),
+  page('lead-members', '/portal/members', 'Members', 'ada@example.com', 'mary@example.com', 'Leave this account'),
+  page('lead-settings', '/portal/settings', 'Settings', 'mary@example.com', 'You can leave this account', 'Two-factor authentication'),
+  {
+    name: 'lead-not-allowed',
+    says: ['Not for your role', 'Requests are for owners and developers'],
+    async open(page) {
+      page.expected.push('403');
+      await go(page, '/portal/requests', 403);
+    },
+  },
+];
+
 let guesses = 0;
 
 /** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
   page('console-requests', '/portal/console/requests', 'Requests', 'Answered', 'simulator'),
-  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
+  page('console-margin', '/portal/console/margin', 'Margin', 'Provider cost'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
   page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
   page('console-configuration', '/portal/console/config', 'Configuration', 'Models', 'Aliases', 'Deployments', 'Providers', 'svc-flex-beta-3.6', 'Add a provider'),
-  page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
+  page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
-  page('console-alerts', '/portal/console/alerts', 'Alerts', 'Each opens once', 'Over'),
-  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
-  page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
+  page('console-alerts', '/portal/console/alerts', 'Alerts', 'resolved by itself', 'Resolved'),
+  page('console-audit', '/portal/console/audit', 'Audit', 'Run audit'),
+  page('console-actions', '/portal/console/actions', 'Actions', 'Target'),
 ];
 export const CONSOLE_STATES = [
   {
     name: 'console-account',
-    says: ['ada@example.com', 'Give credit', 'Latest requests', 'Invoice 2026-0417'],
+    says: ['ada@example.com', 'Grant credit', 'Latest requests', 'Invoice 2026-0417'],
     async open(page) {
       await go(page, '/portal/console/accounts?text=ada%40example.com');
       await clickTo(page, 'link', 'ada@example.com');
@@ -155,7 +173,7 @@ export const CONSOLE_STATES = [
     async open(page) {
       await go(page, '/portal/console/accounts?text=ada%40example.com');
       await clickTo(page, 'link', 'ada@example.com');
-      await clickTo(page, 'link', 'All its keys');
+      await clickTo(page, 'link', 'All keys');
     },
   },
   {
@@ -188,13 +206,13 @@ export const CONSOLE_STATES = [
   page('console-config-model', '/portal/console/config/models/edit?name=svc-pro', 'Model svc-pro', 'Input price', 'Other settings', 'Preview'),
   page('console-config-deployment', '/portal/console/config/deployments/new', 'New deployment', 'Weight', 'Your cost of input'),
   page('console-config-history', '/portal/console/config/history', 'History'),
-  page('console-disable-model', '/portal/console/models/disable?model=svc-pro', 'Disable svc-pro?', 'Keep it'),
+  page('console-disable-model', '/portal/console/models/disable?model=svc-pro', 'Disable svc-pro?', 'Cancel'),
   {
     name: 'console-audited',
     says: ['Everything adds up'],
     async open(page) {
       await go(page, '/portal/console/audit');
-      await clickTo(page, 'button', 'Run the audit');
+      await clickTo(page, 'button', 'Run audit');
     },
   },
 ];
@@ -234,6 +252,12 @@ export async function resident(t, options = {}) {
   return visitor(t, { ...options, cookies });
 }
 
+/** A visitor who is signed in as a member of the resident's account with the role billing. */
+export async function lead(t, options = {}) {
+  const { lead } = await theResident(() => visitor(t));
+  return visitor(t, { ...options, cookies: lead.cookies });
+}
+
 let operatorsCookies = null;
 
 /** A visitor who is signed in as an operator. */
@@ -248,8 +272,9 @@ export async function operator(t, options = {}) {
 /** Runs `check` on every page in turn, with a visitor who may see it. */
 export async function everywhere(t, options, check) {
   const [inside, outside] = [await resident(t, options), await visitor(t, options)];
-  const inConsole = await operator(t, options);
+  const [billing, inConsole] = [await lead(t, options), await operator(t, options)];
   for (const place of [...PAGES, ...STATES, ...ACTIONS]) await at(inside, place, check);
+  for (const place of LEAD) await at(billing, place, check);
   for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(inConsole, place, check);
   for (const place of OUTSIDE) await at(outside, place, check);
 }

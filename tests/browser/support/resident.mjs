@@ -1,8 +1,8 @@
-// A customer with history: keys, credit with and without expiry, and requests with various outcomes.
+// A customer with history: keys, credit with and without expiry, requests with various outcomes, and a second member.
 
 import assert from 'node:assert/strict';
 import { chat, operate } from './gateway.mjs';
-import { accountOf, signUp } from './visitor.mjs';
+import { accountOf, clickTo, fill, signUp } from './visitor.mjs';
 
 const REQUESTS = [
   ['production', 'svc-standard', 'Summarise this report. [[sim tokens=420]]'],
@@ -23,6 +23,17 @@ let resident = null;
 export async function theResident(newVisitor) {
   resident ??= newVisitor().then(create);
   return resident;
+}
+
+/** Invites a member with the role billing, who takes the visitor's place. */
+async function join(visitor, account) {
+  const member = { email: 'mary@example.com', password: 'she counts every penny' };
+  const { link } = await operate('POST', `${account}/invitations`, { email: member.email, role: 'billing' });
+  await visitor.browserContext().deleteCookie(...await visitor.browserContext().cookies());
+  await visitor.goto(link);
+  await fill(visitor, 'password', member.password);
+  await clickTo(visitor, 'button', 'Set password and sign in');
+  return { ...member, cookies: await visitor.browserContext().cookies() };
 }
 
 async function create(visitor) {
@@ -55,5 +66,5 @@ async function create(visitor) {
   const refused = await chat(keys.production.key, 'Hello!', { model: 'svc-natve-fast' });
   assert.equal(refused.status, 404);
   const cookies = await visitor.browserContext().cookies();
-  return { ...person, cookies };
+  return { ...person, cookies, lead: await join(visitor, account) };
 }

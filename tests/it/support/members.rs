@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::TestGateway;
 
-/// The members of an account, by e-mail address: several come in one second.
+/// The members of an account, by email address: several come in one second.
 pub async fn members(gateway: &TestGateway, account_id: &str) -> Vec<Value> {
     let path = format!("/operator/accounts/{account_id}/members");
     let list = gateway.operate(Method::GET, &path, None).await;

@@ -43,7 +43,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The path of the one-time link in the e-mail.
+    /// The path of the one-time link in the email.
     #[track_caller]
     pub fn link(&self) -> String {
         let secret = self.text.find("?link=");
@@ -82,7 +82,7 @@ impl FakeSmtp {
         self.shared.refuses.store(refuses, Relaxed);
     }
 
-    /// Waits for the next e-mail.
+    /// Waits for the next email.
     pub async fn next_mail(&self) -> Received {
         let next = async {
             loop {
@@ -94,7 +94,7 @@ impl FakeSmtp {
             }
         };
         let next = tokio::time::timeout(TIMEOUT, next).await;
-        next.expect("an e-mail arrives")
+        next.expect("an email arrives")
     }
 
     pub fn is_empty(&self) -> bool {
@@ -125,7 +125,7 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
                     text = text + &line + "\n";
                 }
                 let to = to.trim_matches(['<', '>']).to_owned();
-                // Decodes as much of quoted-printable as the gateway's e-mails use.
+                // Decodes as much of quoted-printable as the gateway's emails use.
                 let text = text.replace("=\n", "").replace("=3D", "=");
                 let mail = Received { to, text };
                 shared.mails.lock().unwrap().push_back(mail);

@@ -49,7 +49,7 @@ pub(crate) async fn versions(
     let content = html! {
         p.back { a href=(PATH) { "Configuration" } }
         h1 { "History" }
-        p.muted { "Each version has everything that differs from the file. Rolling back makes a new version, so nothing is lost." }
+        p.muted { "Each version holds everything that differs from the file. Rolling back creates a new version, so nothing is lost." }
         @if listed.is_empty() { p.empty { "No changes yet." } }
         @else { (table(&me, &listed, in_use)) }
         (paging::links("versions", newest.as_deref(), older.as_deref()))
@@ -67,8 +67,8 @@ fn table(me: &SignedInOperator, listed: &[ConfigVersion], in_use: i64) -> Markup
             caption { "Versions, newest first" }
             thead { tr {
                 th scope="col" { "Version" }
-                th scope="col" { "When" }
-                th scope="col" { "Who" }
+                th scope="col" { "Time" }
+                th scope="col" { "By" }
                 th scope="col" { "Note" }
                 th scope="col" { span.unseen { "Actions" } }
             } }
@@ -125,8 +125,8 @@ pub(crate) async fn version(
         p.back { a href={ (PATH) "/history" } { "History" } }
         h1 { "Version " (number) }
         dl {
-            dt { "When" } dd { (moment(version.at_ms.div_euclid(1_000))) }
-            dt { "Who" } dd { (version.actor) }
+            dt { "Time" } dd { (moment(version.at_ms.div_euclid(1_000))) }
+            dt { "By" } dd { (version.actor) }
             @if !version.note.is_empty() { dt { "Note" } dd { (version.note) } }
         }
         h2 { "Changes from the version before" }

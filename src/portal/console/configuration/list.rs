@@ -76,7 +76,7 @@ fn state(
         }
         p {
             @match routes.revision.number {
-                0 => { "Nothing was changed here: the file is used as it is." }
+                0 => { "No changes: the file is used as it is." }
                 number => { "Version " strong { (number) } " is in use. " a href={ (PATH) "/history" } { "History" } }
             }
         }
@@ -171,7 +171,7 @@ fn section(kind: Kind, entries: &[Entry], routes: &Routes) -> Markup {
     };
     html! {
         h2 id=(kind.plural()) { (title(kind)) }
-        @if entries.is_empty() { p.empty { "There are none." } }
+        @if entries.is_empty() { p.empty { "None." } }
         @else { (scrolled(title(kind), &table)) }
         p { a.button href={ (PATH) "/" (kind.plural()) "/new" } { "Add " (article(kind)) } }
     }

@@ -106,7 +106,7 @@ async fn conflict(
     let explained = html! {
         div.problem role="alert" {
             p {
-                "The configuration was changed meanwhile"
+                "The configuration was changed in the meantime"
                 @if let Some((newest, _)) = &newest {
                     ": version " (newest.number) " by " (newest.actor) ", " (moment(newest.at_ms.div_euclid(1_000)))
                 }
@@ -180,9 +180,9 @@ fn effect(draft: &Draft) -> Markup {
     html! {
         "Nothing is applied yet. "
         @if draft.kind == Kind::Model {
-            "Prices count for calls that start afterwards; running calls are charged at the prices that they started with."
+            "New prices apply to calls that start afterwards; running calls are charged at their old prices."
         } @else {
-            "Running calls finish with what they started with."
+            "Running calls finish with the old settings."
         }
     }
 }

@@ -1,0 +1,117 @@
+// Every amount on every page of a customer, of a member who sees the account's money, and of an operator follows from
+// the ledger's entries; and the figures that people look for first are the right ones.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { amountsIn, booksOf, booksOfAll, known, spentOf, sum, sums } from './support/books.mjs';
+import { nanos, operate } from './support/gateway.mjs';
+import { CONSOLE, CONSOLE_STATES, lead, LEAD, operator, PAGES, resident, STATES } from './support/places.mjs';
+import { accountOf, go, rowWith, textOf } from './support/visitor.mjs';
+
+/** Amounts that no ledger has: what can be bought, and examples in fields. */
+const OFFERED = ['$10.00', '$25.00', '$50.00', '$100.00', '$5.00', '$1,000.00', '$20.00', '$10,000.00'];
+
+/** The texts of the page, those of its pictures and of titles included. */
+const written = (page) => page.$eval('main', (main) => {
+  const titles = [...main.querySelectorAll('title')].map(({ textContent }) => textContent);
+  const exact = [...main.querySelectorAll('[title]')].map(({ title }) => title);
+  return [main.innerText, ...titles, ...exact].join('\n');
+});
+
+/** An amount from a cent on may be rounded to cents, where the exact one is in a title. */
+const isRounded = (amount, amounts) => {
+  const cent = 10n ** 16n;
+  return amount % cent === 0n && [...amounts].some((exact) => exact >= cent && (exact + cent / 2n) / cent * cent === amount);
+};
+
+async function checkAll(page, places, amounts) {
+  const unknown = [];
+  let checked = 0;
+  for (const { name, open, undo } of places) {
+    await open(page);
+    for (const { written: text, amount } of amountsIn(await written(page))) {
+      checked += 1;
+      if (amounts.has(amount) || OFFERED.includes(text) || isRounded(amount, amounts)) continue;
+      unknown.push(`${name}: ${text}`);
+    }
+    await undo?.(page);
+  }
+  assert.deepEqual(unknown, []);
+  return checked;
+}
+
+/** The figure of the card with this title: the exact one of its title, where it is rounded. */
+const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
+  const shown = cards.find((card) => card.querySelector('h2').innerText === title).querySelector('.figure');
+  return shown.title || shown.innerText;
+}, title);
+
+const models = async () => (await operate('GET', '/operator/models')).data;
+
+test("a customer's amounts are the ledger's", async (t) => {
+  const page = await resident(t);
+  const books = await booksOf(await accountOf(page));
+  const checked = await checkAll(page, [...PAGES, ...STATES], known([books], await models()));
+  assert.ok(checked > 200, `only ${checked} amounts were seen`);
+});
+
+test("the figures that a customer looks for are the ledger's", async (t) => {
+  const page = await resident(t);
+  const { account, calls, budgets } = await booksOf(await accountOf(page));
+  const spent = sum(calls.map(({ cost }) => nanos(cost)));
+  await go(page, '/portal');
+  assert.equal(nanos(await figure(page, 'Balance')), nanos(account.balance));
+  assert.equal(nanos(await figure(page, 'Spent today')), spent);
+  await go(page, '/portal/billing');
+  for (const [title, amount] of [['Balance', account.balance], ['Reserved', account.held], ['Available', account.available]]) {
+    assert.equal(nanos(await figure(page, title)), nanos(amount), title);
+  }
+  await go(page, '/portal/usage');
+  assert.equal(nanos(await figure(page, 'Cost')), spent);
+  for (const [model, cost] of sums(calls, ({ model }) => model)) {
+    assert.ok((await rowWith(page, model)).some((cell) => cell.startsWith('$') && nanos(cell) === cost), model);
+  }
+  // Each request of the list costs what its call was charged.
+  await go(page, '/portal/requests');
+  const rows = await page.$$eval('main tbody tr', (all) => all.map((row) => [
+    row.querySelector('a[href*="/call_"]')?.href.split('/').at(-1), row.innerText,
+  ]));
+  for (const { id, cost } of calls) {
+    const [, text] = rows.find(([call]) => call === id);
+    assert.ok(amountsIn(text).some(({ written: shown }) => nanos(shown) === nanos(cost)), `${id}: ${text}`);
+  }
+  await go(page, '/portal/budgets');
+  for (const budget of budgets) {
+    const spent = spentOf(budget, calls);
+    assert.equal(nanos(budget.spent), spent, budget.name);
+    const bars = (await page.$$eval('main tbody tr', (all) => all.map(({ innerText }) => innerText)))
+      .map((text) => amountsIn(text).map(({ written: shown }) => nanos(shown)));
+    const expected = [spent, nanos(budget.amount), 0n, nanos(budget.amount) - spent];
+    assert.ok(bars.some((bar) => bar.length === 4 && bar.every((amount, at) => amount === expected[at])), budget.name);
+  }
+});
+
+test("what a member with the role billing sees is the ledger's", async (t) => {
+  const page = await lead(t);
+  const books = await booksOf(await accountOf(page));
+  const checked = await checkAll(page, LEAD, known([books], await models()));
+  assert.ok(checked > 50, `only ${checked} amounts were seen`);
+});
+
+test("an operator's amounts are the ledger's, for one account and for all", async (t) => {
+  await resident(t);
+  const page = await operator(t);
+  const books = await booksOfAll();
+  const amounts = known(books, await models());
+  const checked = await checkAll(page, [...CONSOLE, ...CONSOLE_STATES], amounts);
+  assert.ok(checked > 100, `only ${checked} amounts were seen`);
+  await go(page, '/portal/console/margin');
+  const total = sum(books.flatMap(({ calls }) => calls).map(({ cost }) => nanos(cost)));
+  assert.equal(nanos(await figure(page, 'Charged')), total);
+  const ada = books.find(({ account }) => account.email === 'ada@example.com');
+  await go(page, `/portal/console/accounts/${ada.account.id}`);
+  for (const [title, amount] of [['Balance', ada.account.balance], ['Reserved', ada.account.held], ['Available', ada.account.available]]) {
+    assert.equal(nanos(await figure(page, title)), nanos(amount), title);
+  }
+  assert.match(await textOf(page), /Grant credit/);
+});

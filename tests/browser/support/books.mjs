@@ -1,0 +1,111 @@
+// What the ledger says of an account, read through the operator API, and the amounts that a page may show of it.
+
+import assert from 'node:assert/strict';
+import { nanos, operate } from './gateway.mjs';
+
+export const sum = (amounts) => amounts.reduce((all, amount) => all + amount, 0n);
+
+/** An account's calls, grants and balances; amounts are nano-dollars. */
+export async function booksOf(id) {
+  const path = `/operator/accounts/${id}`;
+  const [account, { data: grants }, { data: calls }, { data: budgets }] = await Promise.all([
+    operate('GET', path), operate('GET', `${path}/grants`), operate('GET', `${path}/usage`), operate('GET', `${path}/budgets`),
+  ]);
+  const costs = calls.map(({ cost }) => nanos(cost));
+  const granted = grants.map(({ amount }) => nanos(amount));
+  assert.equal(nanos(account.balance), sum(granted) - sum(costs), `${account.email}: the ledger adds up`);
+  return { account, grants, calls, budgets };
+}
+
+export async function booksOfAll() {
+  const { data: accounts } = await operate('GET', '/operator/accounts');
+  return Promise.all(accounts.map(({ id }) => booksOf(id)));
+}
+
+/** The sums of the calls' costs by what `by` says of a call. */
+export function sums(calls, by) {
+  const found = new Map();
+  for (const call of calls) found.set(by(call), (found.get(by(call)) ?? 0n) + nanos(call.cost));
+  return found;
+}
+
+/** The spending of a budget by the calls: those in its place since its period began. */
+export function spentOf({ scope, scope_id: id, period_started_at: since }, calls) {
+  const isIn = { account: () => true, project: ({ project }) => project === id, key: (call) => call.key_id === id, member: ({ member }) => member === id };
+  return sum(calls.filter(isIn[scope]).filter(({ created_at: at }) => !since || at >= since).map(({ cost }) => nanos(cost)));
+}
+
+/** Tokens at a price a token, to a billionth of a nano-dollar. */
+const ATTO = 18;
+const attos = (text) => {
+  const [whole, decimals = ''] = text.replaceAll(',', '').split('.');
+  assert.ok(decimals.length <= ATTO, text);
+  return BigInt(whole + decimals.padEnd(ATTO, '0'));
+};
+const ofNanos = (amount) => (amount < 0n ? -amount : amount) * 1_000_000_000n;
+
+/** All amounts in a text, without their signs, in atto-dollars; with how each is written. */
+export function amountsIn(text) {
+  return [...text.matchAll(/\$([\d,]+(?:\.\d+)?)/g)].map(([written, digits]) => ({ written, amount: attos(digits) }));
+}
+
+/** Every amount that follows from the books of these accounts and from the price list. */
+export function known(books, models) {
+  const amounts = new Set();
+  const add = (...all) => all.forEach((amount) => amounts.add(ofNanos(amount)));
+  const every = books.flatMap(({ calls }) => calls);
+  add(0n);
+  for (const { account, grants, calls, budgets } of books) {
+    add(nanos(account.balance), nanos(account.held), nanos(account.available));
+    add(...balances(grants, calls), ...grants.map(({ amount }) => nanos(amount)), ...left(grants, calls));
+    for (const budget of budgets) {
+      const spent = spentOf(budget, calls);
+      add(nanos(budget.amount), spent, nanos(budget.amount) - spent);
+    }
+    add(...allSums(calls));
+    for (const { prices, ...call } of calls) {
+      add(nanos(call.cost));
+      const tokens = { prompt: call.prompt_tokens - call.cached_tokens, input_cache_read: call.cached_tokens, completion: call.completion_tokens };
+      for (const [kind, count] of Object.entries(tokens)) amounts.add(attos(prices[kind] ?? '0') * BigInt(count));
+    }
+  }
+  add(...allSums(every));
+  for (const { pricing } of models) for (const price of prices(pricing)) amounts.add(attos(price) * 1_000_000n);
+  return amounts;
+}
+
+/** The price list's numbers, whatever they are the prices of. */
+function* prices(value) {
+  if (typeof value === 'string' && /^[\d.]+$/.test(value)) yield value;
+  else if (value && typeof value === 'object') for (const inner of Object.values(value)) yield* prices(inner);
+}
+
+const allSums = (calls) => [
+  sum(calls.map(({ cost }) => nanos(cost))),
+  ...['model', 'routed_model', 'key_id', 'project', 'member', 'session'].flatMap((field) => [...sums(calls, (call) => call[field] ?? null).values()]),
+  ...sums(calls, ({ created_at: at }) => at.slice(0, 10)).values(),
+  ...sums(calls, ({ created_at: at }) => at.slice(0, 13)).values(),
+  ...sums(calls, ({ created_at: at }) => at.slice(0, 16)).values(),
+];
+
+/** The balance after each entry, in their order. */
+function balances(grants, calls) {
+  const entries = [
+    ...grants.map(({ created_at: at, amount }) => [at, nanos(amount)]),
+    ...calls.map(({ created_at: at, cost }) => [at, -nanos(cost)]),
+  ].sort(([one], [other]) => (one < other ? -1 : 1));
+  let balance = 0n;
+  return entries.map(([, amount]) => (balance += amount));
+}
+
+/** What is left of each grant: the one that expires first is used first. */
+function left(grants, calls) {
+  let used = sum(calls.map(({ cost }) => nanos(cost)));
+  const never = '9999';
+  const inOrder = grants.toSorted((one, other) => ((one.expires_at ?? never) < (other.expires_at ?? never) ? -1 : 1));
+  return inOrder.map(({ amount }) => {
+    const taken = used < nanos(amount) ? used : nanos(amount);
+    used -= taken;
+    return nanos(amount) - taken;
+  });
+}
