@@ -87,10 +87,11 @@ pub(super) fn record(
     }
 }
 
-/// A text of the response as it is stored: printable, without anything that looks like an API key, and not long.
+/// A text of the response as it is stored: printable, without values of the request, without anything that looks like an
+/// API key, and not long.
 fn stored(text: &str) -> String {
     let key = text.find("sk-svc-").unwrap_or(text.len());
-    let mut stored: String = printable(&text[..key]);
+    let mut stored = without_values(&printable(&text[..key]));
     if let Some((end, _)) = stored.char_indices().nth(MAX_MESSAGE_CHARS) {
         stored.truncate(end);
     }
@@ -98,6 +99,41 @@ fn stored(text: &str) -> String {
         stored.push('…');
     }
     stored
+}
+
+/// A message without the values that it quotes: they can be parts of the conversation. Names of fields, models and the
+/// like, which have no spaces, stay.
+fn without_values(message: &str) -> String {
+    const LONGEST_NAME: usize = 64;
+    let mut kept = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(from) = rest.find(['`', '"']) {
+        let quote = &rest[from..=from];
+        let inside = &rest[from + 1..];
+        let end = end_of_quoted(inside, quote);
+        let value = &inside[..end];
+        let is_name = quote == "`" && end <= LONGEST_NAME && !value.contains(char::is_whitespace);
+        kept.push_str(&rest[..from]);
+        for part in [quote, if is_name { value } else { "…" }, quote] {
+            kept.push_str(part);
+        }
+        rest = inside.get(end + 1..).unwrap_or_default();
+    }
+    kept + rest
+}
+
+/// Where a quoted text ends: before the next quotation mark that is not escaped, or with the message.
+fn end_of_quoted(text: &str, quote: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = text[from..].find(quote).map(|at| from + at) {
+        let before = &text[..at];
+        let backslashes = before.len() - before.trim_end_matches('\\').len();
+        if quote == "`" || backslashes % 2 == 0 {
+            return at;
+        }
+        from = at + 1;
+    }
+    text.len()
 }
 
 fn printable(text: &str) -> String {
@@ -114,8 +150,37 @@ mod tests {
         assert_eq!(stored("as it is"), "as it is");
         assert_eq!(stored("two\nlines\u{1b}[31m"), "two lines [31m");
         assert_eq!(stored("the key sk-svc-abc"), "the key …");
+        assert_eq!(stored("a \"key sk-svc-abc\""), "a \"…\"…");
         let long = stored(&"ü".repeat(5_000));
         assert_eq!(long.chars().count(), MAX_MESSAGE_CHARS + 1);
         assert!(long.ends_with("ü…"));
+    }
+
+    #[test]
+    fn values_are_not_stored() {
+        for (message, expected) in [
+            ("`messages` is missing.", "`messages` is missing."),
+            (
+                "`input[3].output` is not right: x.",
+                "`input[3].output` is not right: x.",
+            ),
+            (
+                "invalid type: string \"my secret\", expected an array",
+                "invalid type: string \"…\", expected an array",
+            ),
+            (
+                r#"string "say \"my secret\" and \\", expected u64"#,
+                "string \"…\", expected u64",
+            ),
+            (
+                "unknown variant `my secret`, expected `auto` or `none`",
+                "unknown variant `…`, expected `auto` or `none`",
+            ),
+            ("`my secret", "`…`"),
+            ("\"", "\"…\""),
+        ] {
+            assert_eq!(without_values(message), expected);
+        }
+        assert_eq!(without_values(&format!("`{}`", "n".repeat(65))), "`…`");
     }
 }

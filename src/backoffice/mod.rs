@@ -74,7 +74,7 @@ pub(crate) use self::{
     links::Link,
     password::Passwords,
     people::{Person, email_key},
-    refused::{RefusedCount, RefusedKind, RefusedPage},
+    refused::{BLOCKED, RefusedCount, RefusedKind, RefusedPage},
     second_factor::UsedCode,
     sessions::Session,
     statements::StoredStatement,

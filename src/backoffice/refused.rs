@@ -10,8 +10,14 @@ use super::{
 
 /// How many records of an account are kept.
 pub(crate) const KEPT_OF_ACCOUNT: usize = 1_000;
+/// The code of requests that were refused because too many were before.
+pub(crate) const BLOCKED: &str = "refusals_exceeded";
+/// How many of those are kept of an account, so that they do not replace the requests that led to them.
+const KEPT_BLOCKED: i64 = 100;
 /// Most records that are trimmed from an account at once.
 const MOST_TRIMMED: i64 = 10_000;
+/// Most rows that are deleted in one statement.
+const PRUNED_AT_ONCE: i64 = 5_000;
 /// Most records that share a request ID and are shown.
 const MAX_OF_REQUEST: usize = 100;
 
@@ -101,14 +107,12 @@ impl Backoffice {
         let mut accounts: Vec<_> = records.iter().map(|record| &*record.account_id).collect();
         accounts.sort_unstable();
         accounts.dedup();
-        let trims = accounts.into_iter().map(|account_id| {
+        let trims = accounts.into_iter().flat_map(|account_id| {
             let kept = i64::try_from(KEPT_OF_ACCOUNT).unwrap_or(i64::MAX);
-            statement(
-                "DELETE FROM backoffice_refused WHERE id IN (
-                     SELECT id FROM backoffice_refused WHERE account_id = $1
-                     ORDER BY at_ms DESC, id DESC LIMIT $2 OFFSET $3)",
-                [account_id.into(), MOST_TRIMMED.into(), kept.into()],
-            )
+            [
+                trim(account_id, Some(BLOCKED), KEPT_BLOCKED),
+                trim(account_id, None, kept),
+            ]
         });
         let statements: Vec<_> = records.iter().map(insert).chain(trims).collect();
         if !statements.is_empty() {
@@ -250,18 +254,37 @@ impl Backoffice {
         rows.into_iter().map(RefusedCount::read).collect()
     }
 
-    /// Deletes what is older than this time in milliseconds.
-    pub(crate) async fn prune_refused(&self, before_ms: i64) -> Result<(), BackofficeError> {
-        let records = statement(
-            "DELETE FROM backoffice_refused WHERE at_ms < $1",
-            [before_ms.into()],
-        );
-        let counts = statement(
-            "DELETE FROM backoffice_refused_counts WHERE minute < $1",
-            [before_ms.div_euclid(60_000).into()],
-        );
-        self.run(vec![records, counts]).await?;
-        Ok(())
+    /// Deletes records that are older than a time in milliseconds, and counts of before a minute. In slices, so that none
+    /// takes long.
+    pub(crate) async fn prune_refused(
+        &self,
+        before_ms: i64,
+        before_minute: i64,
+    ) -> Result<(), BackofficeError> {
+        self.prune_slices(
+            "DELETE FROM backoffice_refused WHERE id IN (
+                 SELECT id FROM backoffice_refused WHERE at_ms < $1 LIMIT $2) RETURNING at_ms",
+            before_ms,
+        )
+        .await?;
+        self.prune_slices(
+            "DELETE FROM backoffice_refused_counts
+             WHERE (account_id, minute, key_id, status, code, writer) IN (
+                 SELECT account_id, minute, key_id, status, code, writer FROM backoffice_refused_counts
+                 WHERE minute < $1 LIMIT $2) RETURNING minute",
+            before_minute,
+        )
+        .await
+    }
+
+    async fn prune_slices(&self, sql: &'static str, before: i64) -> Result<(), BackofficeError> {
+        loop {
+            let slice = statement(sql, [before.into(), PRUNED_AT_ONCE.into()]);
+            let pruned = self.run(vec![slice]).await?.len();
+            if i64::try_from(pruned).unwrap_or(0) < PRUNED_AT_ONCE {
+                return Ok(());
+            }
+        }
     }
 
     async fn refused_rows(
@@ -271,6 +294,21 @@ impl Backoffice {
         let rows = self.run(vec![select]).await?;
         rows.into_iter().map(RefusedRequest::read).collect()
     }
+}
+
+/// Deletes an account's records, of a code or all, except for the newest.
+fn trim(account_id: &str, code: Option<&str>, kept: i64) -> Statement {
+    statement(
+        "DELETE FROM backoffice_refused WHERE id IN (
+             SELECT id FROM backoffice_refused WHERE account_id = $1 AND ($2 IS NULL OR code = $2)
+             ORDER BY at_ms DESC, id DESC LIMIT $3 OFFSET $4)",
+        [
+            account_id.into(),
+            code.into(),
+            MOST_TRIMMED.into(),
+            kept.into(),
+        ],
+    )
 }
 
 fn insert(record: &RefusedRequest) -> Statement {

@@ -122,7 +122,8 @@ impl RequestPages {
     /// cannot be part of a path.
     pub(crate) fn url(&self, request_id: &str) -> Option<String> {
         let base = self.base.as_deref()?;
-        if matches!(request_id, "" | "." | "..") {
+        // The last two are other pages.
+        if matches!(request_id, "" | "." | ".." | "refused" | "find") {
             return None;
         }
         let id = utf8_percent_encode(request_id, ESCAPED).to_string();
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(of("req_0-a.b~c"), page("req_0-a.b~c"));
         assert_eq!(of("order 66/ü?#"), page("order%2066%2F%C3%BC%3F%23"));
         assert_eq!(of(&"i".repeat(128)), page(&"i".repeat(128)));
-        for id in ["", ".", "..", &"ü".repeat(128)] {
+        for id in ["", ".", "..", "refused", "find", &"ü".repeat(128)] {
             assert_eq!(of(id), None, "{id}");
         }
         assert_eq!(RequestPages::new(false, "https://x").url("req_1"), None);

@@ -23,13 +23,24 @@ pub(crate) fn attachment(name: &str, body: Body) -> Response {
     response
 }
 
-/// Quotes a text as one field. A text that spreadsheets would run as a formula gets a leading apostrophe.
+/// Quotes a text as one field. What spreadsheets would run as a formula gets an apostrophe before it: at the start of the
+/// text, and after what some of them take for the end of a field.
 pub(crate) fn field(text: &str) -> String {
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    let guard = if text.starts_with(['\t', '\r', '\n']) {
         "'"
     } else {
         ""
     };
+    let mut guarded = String::with_capacity(text.len());
+    let mut is_start = true;
+    for char in text.chars() {
+        if is_start && matches!(char, '=' | '+' | '-' | '@') {
+            guarded.push('\'');
+        }
+        guarded.push(char);
+        is_start = matches!(char, ';' | '\t' | '\r' | '\n');
+    }
+    let text = guarded;
     if text.contains([',', '"', '\r', '\n']) {
         format!("\"{guard}{}\"", text.replace('"', "\"\""))
     } else {
@@ -55,7 +66,9 @@ mod tests {
             ("@SUM(A1)", "'@SUM(A1)"),
             ("\tcmd", "'\tcmd"),
             ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
-            ("\r=1", "\"'\r=1\""),
+            ("\r=1", "\"'\r'=1\""),
+            ("a;=1", "a;'=1"),
+            ("a\t@SUM(A1)", "a\t'@SUM(A1)"),
             ("a=1", "a=1"),
         ] {
             assert_eq!(field(text), expected, "{text:?}");

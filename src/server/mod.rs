@@ -31,6 +31,9 @@ use crate::{
     portal,
 };
 
+/// How long a gateway that stops tries to write its last refused requests.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -207,8 +210,15 @@ impl Running {
             // Long enough to send the last event of a stream. Clients that do not read get no more time.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
-        if let Err(error) = self.gateway.write_refused_requests().await {
-            tracing::warn!(%error, "the last refused requests could not be written");
+        let last_refused = self.gateway.write_refused_requests();
+        match tokio::time::timeout(LAST_WRITE, last_refused).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the last refused requests could not be written");
+            }
+            Err(_) => {
+                tracing::warn!("the last refused requests could not be written in {LAST_WRITE:?}");
+            }
         }
         self.gateway.ledger.close().await;
         // A thread that hangs must not delay the end of the process.

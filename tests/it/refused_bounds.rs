@@ -44,7 +44,7 @@ async fn thousands_of_refusals_are_all_counted_and_few_are_kept() {
 #[tokio::test]
 async fn no_key_and_little_of_a_request_is_stored() {
     let gateway = TestGateway::start().await;
-    let canary = "a-canary-of-a-prompt";
+    let canary = "a canary \"of a\" prompt";
     let secret = format!("sk-svc-{}", "x".repeat(48));
     let mut wrong = hello_with(MODEL, json!({ "temperature": 99, "user": canary }));
     wrong["messages"][0]["content"] = canary.into();
@@ -62,9 +62,18 @@ async fn no_key_and_little_of_a_request_is_stored() {
     assert_eq!(request_id(&refused).len(), 5_000);
     let url = refused.error()["request_url"].as_str().unwrap();
     assert!(url.ends_with(&format!("/{}", "i".repeat(128))), "{url}");
+    let prompts = [
+        json!(canary),
+        json!([canary]),
+        json!([{ "role": canary, "content": "" }]),
+    ];
+    for messages in prompts {
+        let quoting = json!({ "model": MODEL, "messages": messages });
+        assert_eq!(gateway.chat(&quoting).await.status, 400);
+    }
     let key = gateway.key.clone();
     let data = gateway.stop().await;
-    assert_eq!(stored(data.path()).await, (4, 4));
+    assert_eq!(stored(data.path()).await, (7, 7));
     let bytes = String::from_utf8_lossy(&stores::bytes(data.path()).await).into_owned();
     for hidden in [
         canary,

@@ -1,11 +1,12 @@
 //! Contract of refused requests.
 
 use super::*;
-use crate::backoffice::{RefusedCount, RefusedKind, RefusedPage, RefusedRequest};
+use crate::backoffice::{BLOCKED, RefusedCount, RefusedKind, RefusedPage, RefusedRequest};
 
 contract!(
     a_record_is_returned_unchanged_and_written_once,
     the_last_thousand_of_an_account_stay,
+    requests_of_a_blocked_account_are_few_among_them,
     pages_follow_each_other_and_keep_to_the_filter,
     requests_are_found_by_their_ids_within_an_account,
     counts_are_the_sums_of_all_writers,
@@ -83,6 +84,23 @@ async fn the_last_thousand_of_an_account_stay(given: Given) {
     assert_eq!(found[0], refused("acct_1", 1_099));
     assert_eq!(found[999], refused("acct_1", 100));
     assert_eq!(all(&given, page("acct_2")).await, other);
+}
+
+async fn requests_of_a_blocked_account_are_few_among_them(given: Given) {
+    let cause = [refused("acct_1", 0)];
+    given.backoffice.write_refused(&cause).await.unwrap();
+    for start in (1..2_001).step_by(200) {
+        let batch: Vec<_> = (start..start + 200)
+            .map(|at| RefusedRequest {
+                code: BLOCKED.into(),
+                ..refused("acct_1", at)
+            })
+            .collect();
+        given.backoffice.write_refused(&batch).await.unwrap();
+    }
+    let kept = all(&given, RefusedPage::default()).await;
+    assert_eq!(kept.len(), 101);
+    assert_eq!((kept[0].at_ms, &kept[100]), (AT_MS + 2_000, &cause[0]));
 }
 
 async fn pages_follow_each_other_and_keep_to_the_filter(given: Given) {
@@ -265,7 +283,11 @@ async fn old_records_and_counts_are_deleted(given: Given) {
         let written = given.backoffice.write_refused_counts("gw", &counts).await;
         written.unwrap();
     }
-    given.backoffice.prune_refused(AT_MS + 1).await.unwrap();
+    given
+        .backoffice
+        .prune_refused(AT_MS + 1, (AT_MS + 1).div_euclid(60_000))
+        .await
+        .unwrap();
     assert_eq!(all(&given, RefusedPage::default()).await, records[1..]);
     let left = given.backoffice.refused_counts(None, 0).await.unwrap();
     assert_eq!(left[0].requests, 1);

@@ -6,17 +6,23 @@ use std::{
 };
 
 use crate::{
-    backoffice::{RefusedKind, RefusedRequest},
+    backoffice::{BLOCKED, RefusedKind, RefusedRequest},
     base::keys::KeyDigest,
     ledger::Payer,
 };
 
-/// Most records of an account, or of a key that is not valid, that wait to be written. The newest stay.
+/// Most records of an account that wait to be written. The newest stay.
 const RECORDS_OF_ACCOUNT: usize = 50;
+/// Most records of a key that is not valid, until its account is known.
+const RECORDS_OF_KEY: usize = 5;
+/// Most records of an account that was refused for having been refused too often: what it did before matters more.
+const RECORDS_OF_BLOCKED: usize = 5;
 /// Most records that wait to be written, at about two kilobytes each.
 const MAX_RECORDS: usize = 2_000;
 /// Most kinds that are counted at a time.
 const MAX_KINDS: usize = 16_384;
+/// Most kinds of an account in a minute; further ones are counted without their keys.
+const KINDS_OF_ACCOUNT: usize = 100;
 /// Most keys that are not valid at a time.
 const MAX_UNRESOLVED: usize = 256;
 /// Most keys that are remembered as never valid.
@@ -28,6 +34,8 @@ pub(super) struct Buffer {
     records: HashMap<String, VecDeque<RefusedRequest>>,
     record_count: usize,
     counts: HashMap<RefusedKind, Counted>,
+    /// How many kinds each account has in a minute.
+    kinds: HashMap<(String, i64), usize>,
     unresolved: HashMap<Vec<KeyDigest>, Unresolved>,
     /// Keys that were never valid, as a lookup has shown.
     strange: HashSet<Vec<KeyDigest>>,
@@ -70,7 +78,7 @@ impl Buffer {
             counts: HashMap::new(),
         });
         *unresolved.counts.entry(kind(&refused)).or_default() += 1;
-        push(&mut unresolved.records, refused);
+        push(&mut unresolved.records, refused, RECORDS_OF_KEY);
     }
 
     /// Whether these keys are known to have never been valid.
@@ -127,7 +135,7 @@ impl Buffer {
                 *newer.counts.entry(kind).or_default() += requests;
             }
             for refused in newer.records.drain(..) {
-                push(&mut one.records, refused);
+                push(&mut one.records, refused, RECORDS_OF_KEY);
             }
             newer.records = one.records;
         }
@@ -175,18 +183,29 @@ impl Buffer {
         }
     }
 
-    /// Forgets counts that are written and grow no more, because they are of earlier minutes.
+    /// Forgets counts that are written and grow no more, because they are of earlier minutes and no request waits for its
+    /// key to be found.
     pub(super) fn forget_before(&mut self, minute: i64) {
+        if !self.unresolved.is_empty() {
+            return;
+        }
+        self.kinds.retain(|(_, of), _| *of >= minute);
         self.counts
             .retain(|kind, counted| kind.minute >= minute || counted.written < counted.total);
     }
 
-    fn count(&mut self, kind: RefusedKind, requests: i64) {
+    fn count(&mut self, mut kind: RefusedKind, requests: i64) {
+        let of_account = (kind.account_id.clone(), kind.minute);
+        let kinds = self.kinds.get(&of_account).copied().unwrap_or(0);
+        if kinds >= KINDS_OF_ACCOUNT && !self.counts.contains_key(&kind) {
+            kind.key_id.clear();
+        }
         if let Some(counted) = self.counts.get_mut(&kind) {
             counted.total += requests;
         } else if self.counts.len() < MAX_KINDS {
             let total = requests;
             self.counts.insert(kind, Counted { total, written: 0 });
+            self.kinds.insert(of_account, kinds + 1);
         } else {
             self.dropped += requests.unsigned_abs();
         }
@@ -199,17 +218,23 @@ impl Buffer {
         }
         let of_account = self.records.entry(refused.account_id.clone()).or_default();
         let before = of_account.len();
+        if refused.code == BLOCKED {
+            let blocked = of_account.iter().filter(|one| one.code == BLOCKED);
+            if blocked.count() >= RECORDS_OF_BLOCKED {
+                return; // it is counted
+            }
+        }
         if is_full {
             of_account.pop_front();
         }
-        push(of_account, refused);
+        push(of_account, refused, RECORDS_OF_ACCOUNT);
         self.record_count = self.record_count + of_account.len() - before;
     }
 }
 
 /// Adds a record, in place of the oldest one if there are too many.
-fn push(records: &mut VecDeque<RefusedRequest>, refused: RefusedRequest) {
-    if records.len() >= RECORDS_OF_ACCOUNT {
+fn push(records: &mut VecDeque<RefusedRequest>, refused: RefusedRequest, most: usize) {
+    if records.len() >= most {
         records.pop_front();
     }
     records.push_back(refused);

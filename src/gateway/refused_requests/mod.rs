@@ -4,7 +4,8 @@
 //! are written, and all are counted, so that a client that is refused very often costs no more than one that is refused
 //! often. If memory for accounts and counts is used up, further ones are dropped, which is logged.
 //!
-//! If the store fails, records wait for the next attempt, as many as there is room for; counts lose nothing.
+//! If the store fails, or a page that waits for a write is closed, records wait for the next attempt, as many as there is
+//! room for; counts lose nothing.
 
 use std::{
     mem,
@@ -13,7 +14,7 @@ use std::{
 
 mod buffer;
 
-use self::buffer::Buffer;
+use self::buffer::{Buffer, Unresolved};
 use super::Gateway;
 use crate::{
     backoffice::{BackofficeError, RefusedRequest},
@@ -26,7 +27,7 @@ use crate::{
 /// Records in one transaction.
 const RECORDS_AT_ONCE: usize = 50;
 /// Counts in one transaction.
-const COUNTS_AT_ONCE: usize = 200;
+const COUNTS_AT_ONCE: usize = 50;
 
 pub(crate) struct RefusedRequests {
     buffer: Mutex<Buffer>,
@@ -68,16 +69,53 @@ impl RefusedRequests {
     }
 }
 
+/// What was taken out of the buffer. What is left of it when a write ends, also by being cancelled, goes back.
+struct Taken<'a> {
+    from: &'a RefusedRequests,
+    records: Vec<RefusedRequest>,
+    unresolved: Vec<Unresolved>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(from: &'a RefusedRequests, records: Vec<RefusedRequest>) -> Self {
+        Self {
+            from,
+            records,
+            unresolved: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let (records, unresolved) = (
+            mem::take(&mut self.records),
+            mem::take(&mut self.unresolved),
+        );
+        if records.is_empty() && unresolved.is_empty() {
+            return;
+        }
+        let mut buffer = self.from.buffer();
+        buffer.put_back(&records);
+        buffer.put_back_unresolved(unresolved);
+    }
+}
+
 impl Gateway {
     /// Writes the refused requests until now.
     pub(crate) async fn write_refused_requests(&self) -> Result<(), BackofficeError> {
         let _writing = self.refused_requests.writing.lock().await;
         self.find_former_keys().await;
         let refused = &self.refused_requests;
-        let (records, counts, dropped) = {
+        let (mut taken, counts, dropped) = {
             let mut buffer = refused.buffer();
             let dropped = mem::take(&mut buffer.dropped);
-            (buffer.take_records(), buffer.unwritten_counts(), dropped)
+            let records = buffer.take_records();
+            (
+                Taken::new(refused, records),
+                buffer.unwritten_counts(),
+                dropped,
+            )
         };
         if dropped > 0 {
             tracing::warn!(
@@ -85,14 +123,11 @@ impl Gateway {
                 "too many accounts and keys were refused within a second; these requests are in no list"
             );
         }
-        let mut records = records.as_slice();
-        while !records.is_empty() {
-            let (batch, rest) = records.split_at(records.len().min(RECORDS_AT_ONCE));
-            if let Err(error) = self.backoffice.write_refused(batch).await {
-                refused.buffer().put_back(records);
-                return Err(error);
-            }
-            records = rest;
+        while !taken.records.is_empty() {
+            let batch = taken.records.len().min(RECORDS_AT_ONCE);
+            let writing = self.backoffice.write_refused(&taken.records[..batch]);
+            writing.await?;
+            taken.records.drain(..batch);
         }
         for batch in counts.chunks(COUNTS_AT_ONCE) {
             let writing = self.backoffice.write_refused_counts(&refused.writer, batch);
@@ -118,7 +153,9 @@ impl Gateway {
 
     /// Finds the accounts of refused requests whose keys were valid before.
     async fn find_former_keys(&self) {
-        let unresolved = self.refused_requests.buffer().take_unresolved();
+        let mut taken = Taken::new(&self.refused_requests, Vec::new());
+        taken.unresolved = self.refused_requests.buffer().take_unresolved();
+        let unresolved = &taken.unresolved;
         if unresolved.is_empty() {
             return;
         }
@@ -127,14 +164,11 @@ impl Gateway {
             Ok(found) => found,
             Err(error) => {
                 tracing::debug!(%error, "looking up refused keys failed; trying again");
-                self.refused_requests
-                    .buffer()
-                    .put_back_unresolved(unresolved);
                 return;
             }
         };
         let mut buffer = self.refused_requests.buffer();
-        for one in unresolved {
+        for one in mem::take(&mut taken.unresolved) {
             let mut keys = one.keys.iter();
             let key = keys.find_map(|digest| {
                 let mut found = found.iter();
@@ -145,5 +179,48 @@ impl Gateway {
                 None => buffer.add_strange(one.keys),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backoffice::RefusedRequest;
+
+    #[test]
+    fn what_a_cancelled_write_has_taken_goes_back() {
+        let requests = RefusedRequests::default();
+        let add = |keys: Vec<KeyDigest>, account_id: &str| {
+            let refused = RefusedRequest {
+                id: "refused_1".into(),
+                at_ms: 0,
+                request_id: "req_1".into(),
+                account_id: account_id.into(),
+                key_id: String::new(),
+                project_id: None,
+                member_id: None,
+                path: "/v1/models".into(),
+                model: None,
+                status: 401,
+                code: "invalid_api_key".into(),
+                param: None,
+                message: String::new(),
+                agent: None,
+                took_ms: 1,
+            };
+            match keys.is_empty() {
+                true => requests.add(refused),
+                false => requests.add_with_keys(keys, refused),
+            }
+        };
+        add(Vec::new(), "acct_1");
+        add(vec![KeyDigest([7; 32])], "");
+        let records = requests.buffer().take_records();
+        let mut taken = Taken::new(&requests, records);
+        taken.unresolved = requests.buffer().take_unresolved();
+        assert_eq!((taken.records.len(), taken.unresolved.len()), (1, 1));
+        drop(taken);
+        assert_eq!(requests.buffer().take_records().len(), 1);
+        assert_eq!(requests.buffer().take_unresolved().len(), 1);
     }
 }

@@ -6,11 +6,14 @@ const markdown = (() => {
   const MAX_DEPTH = 8;
   // How far the end of emphasis, code or a link is searched. It bounds the time for hostile texts.
   const WINDOW = 2000;
+  // How often the end of emphasis is looked for in vain in a paragraph. After that its markers are text.
+  const MAX_MISSES = 200;
   const SAFE = ["http:", "https:", "mailto:"];
 
-  const make = (tag, ...children) => {
+  // `children` is a text, a node, or a list of them.
+  const make = (tag, children = []) => {
     const element = document.createElement(tag);
-    element.append(...children);
+    for (const child of [children].flat()) element.append(child);
     return element;
   };
 
@@ -23,8 +26,8 @@ const markdown = (() => {
     }
   };
 
-  const link = (href, ...children) => {
-    const element = make("a", ...children);
+  const link = (href, children) => {
+    const element = make("a", children);
     element.href = href;
     element.rel = "noopener noreferrer";
     element.target = "_blank";
@@ -58,7 +61,7 @@ const markdown = (() => {
       if (marker[0] === "_" && /\w/.test(text[at - 1] ?? "")) continue;
       const end = closing(text, marker, inside);
       if (end === -1) continue;
-      return [make(tag, ...inline(text.slice(inside, end), depth + 1)), end + marker.length];
+      return [make(tag, inline(text.slice(inside, end), depth + 1)), end + marker.length];
     }
     return null;
   };
@@ -90,7 +93,7 @@ const markdown = (() => {
     const url = safeUrl(address.replace(/^<|>$/g, ""));
     if (!url) return null;
     const label = near.slice(0, middle) || address;
-    return [link(url, ...inline(label, MAX_DEPTH > depth ? depth + 1 : depth, true)), from + end + 1];
+    return [link(url, inline(label, MAX_DEPTH > depth ? depth + 1 : depth, true)), from + end + 1];
   };
 
   const bareUrl = (text, at) => {
@@ -110,6 +113,7 @@ const markdown = (() => {
     const nodes = [];
     let plain = "";
     let at = 0;
+    let misses = 0;
     const take = (found) => {
       if (plain) nodes.push(plain);
       plain = "";
@@ -135,9 +139,10 @@ const markdown = (() => {
       } else if (one === "`") {
         found = codeSpan(text, at);
       } else if ("*_~".includes(one)) {
-        found = emphasis(text, at, depth);
+        if (misses < MAX_MISSES) found = emphasis(text, at, depth);
         // A run of markers that opens nothing is text as a whole.
         if (!found) {
+          misses += 1;
           const from = at;
           while (text[at] === one) at += 1;
           plain += text.slice(from, at);
@@ -181,12 +186,12 @@ const markdown = (() => {
     label.dataset.copyLabel = "";
     const unseen = make("span", " the code");
     unseen.className = "unseen";
-    const button = make("button", label, unseen);
+    const button = make("button", [label, unseen]);
     button.type = "button";
     button.className = "quiet";
     button.dataset.copy = "";
     enableCopy(button);
-    const block = make("div", pre, button);
+    const block = make("div", [pre, button]);
     block.className = "copyable";
     return block;
   };
@@ -194,14 +199,14 @@ const markdown = (() => {
   const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").slice(0, 50).map((cell) => cell.trim());
 
   const table = (lines) => {
-    const row = (line, tag) => make("tr", ...cells(line).map((text) => {
-      const cell = make(tag, ...inline(text, 1));
+    const row = (line, tag) => make("tr", cells(line).map((text) => {
+      const cell = make(tag, inline(text, 1));
       if (tag === "th") cell.scope = "col";
       return cell;
     }));
     const [head, , ...body] = lines;
-    const scroll = make("div", make("table",
-      make("thead", row(head, "th")), make("tbody", ...body.map((line) => row(line, "td")))));
+    const rows = body.map((line) => row(line, "td"));
+    const scroll = make("div", make("table", [make("thead", row(head, "th")), make("tbody", rows)]));
     scroll.className = "scroll";
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");
@@ -232,7 +237,7 @@ const markdown = (() => {
       const children = blocks(inside, context.depth + 1, context.outline);
       const isTight = children.length > 0 && children[0].tagName === "P";
       if (isTight) children.splice(0, 1, ...children[0].childNodes);
-      element.append(make("li", ...children));
+      element.append(make("li", children));
       if (at + 1 < lines.length && isBlank(lines[at]) && kind(lines[at + 1]) === first) at += 1;
     }
     return [element, at];
@@ -267,13 +272,13 @@ const markdown = (() => {
         nodes.push(codeBlock(text.join("\n"), fence[2]));
       } else if (heading) {
         at += 1;
-        nodes.push(make(headingTag(heading[1].length, outline), ...inline(line.slice(heading[0].length).trim())));
+        nodes.push(make(headingTag(heading[1].length, outline), inline(line.slice(heading[0].length).trim())));
       } else if (isRule(line)) {
         at += 1;
         nodes.push(make("hr"));
       } else if (/^ {0,3}>/.test(line)) {
         const quoted = taken((next) => /^ {0,3}>/.test(next)).map((next) => next.replace(/^ {0,3}> ?/, ""));
-        nodes.push(make("blockquote", ...blocks(quoted, depth + 1, outline)));
+        nodes.push(make("blockquote", blocks(quoted, depth + 1, outline)));
       } else if (ITEM.test(line)) {
         const [element, after] = list(lines, at, { depth, outline });
         nodes.push(element);
@@ -283,7 +288,7 @@ const markdown = (() => {
       } else {
         const from = at;
         const text = taken((next, number) => !isBlank(next) && (number === from || !begins(lines, number)));
-        nodes.push(make("p", ...inline(text.join("\n"))));
+        nodes.push(make("p", inline(text.join("\n"))));
       }
     }
     return nodes;

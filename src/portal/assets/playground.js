@@ -69,6 +69,7 @@
 
   // Shows what an answer was charged once that is known.
   const settle = async (answer, view, mayRun) => {
+    answer.mayRun = mayRun;
     const charge = await chargeOf(answer, mayRun);
     answer.charge = charge;
     answer.isUnknown = !charge;
@@ -267,7 +268,7 @@
       for (const answer of turn.answers) if (!isOver(answer)) answer.state = "stopped";
       const view = show(turn);
       for (const [at, answer] of turn.answers.entries()) {
-        if (answer.request && !answer.charge) settle(answer, view.answers[at], true);
+        if (answer.request && !answer.charge) settle(answer, view.answers[at], answer.mayRun ?? true);
       }
     }
   };

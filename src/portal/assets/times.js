@@ -35,12 +35,15 @@ function timeFields() {
     if (!written) continue;
     const date = new Date(`${written}Z`);
     const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-");
-    field.value = `${day}T${[date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":")}`;
+    field.dataset.shown = `${day}T${[date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":")}`;
+    field.value = field.dataset.shown;
   }
   for (const form of new Set([...fields].map((field) => field.form))) {
     form.addEventListener("formdata", ({ formData }) => {
       for (const field of form.querySelectorAll("input[data-utc]")) {
-        const date = new Date(field.value);
+        // Unchanged, it stays what it was: an hour that the clock has twice would not come back.
+        const isUnchanged = field.value !== "" && field.value === field.dataset.shown;
+        const date = new Date(isUnchanged ? `${field.defaultValue}Z` : field.value);
         if (!Number.isNaN(date.getTime())) formData.set(field.name, `${date.toISOString().slice(0, 19)}Z`);
       }
       // Empty fields make long URLs.

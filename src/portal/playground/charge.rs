@@ -57,10 +57,11 @@ impl Charge {
         me: &SignedIn,
         request_id: &str,
     ) -> Result<Option<Self>, PortalError> {
-        let calls = gateway.ledger.find_calls(request_id).await?;
+        let ledger = &gateway.ledger;
+        let calls = ledger.find_calls_of(&me.account.id, request_id).await?;
         let sight = Sight::of(gateway, me).await?;
         let mut calls = calls.iter();
-        let call = calls.find(|call| call.account_id == me.account.id && sight.sees_call(call));
+        let call = calls.find(|call| sight.sees_call(call));
         Ok(call.map(Self::of))
     }
 }

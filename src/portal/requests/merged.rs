@@ -7,7 +7,7 @@ use crate::{
     backoffice::{RefusedPage, RefusedRequest},
     base::timestamp,
     gateway::Gateway,
-    ledger::{Call, CallId, CallsFound, CallsPage, SeenCalls},
+    ledger::{Call, CallId, CallsFound, CallsPage, LedgerError, SeenCalls},
     portal::{error::PortalError, paging},
 };
 
@@ -151,10 +151,19 @@ async fn refused(
     if is_of_calls || matches!(filter.ended, Ended::With(_)) {
         return Ok(Vec::new());
     }
+    // The records of a key are found through its account.
+    let owner = match (of.account_id, filter.key) {
+        (None, Some(key_id)) => match gateway.ledger.key(key_id).await {
+            Ok(key) => Some(key.account_id),
+            Err(LedgerError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        },
+        _ => None,
+    };
     let (from_ms, to_ms) = filter.times.bounds(now);
     let seen = of.seen;
     let page = RefusedPage {
-        account_id: of.account_id,
+        account_id: of.account_id.or(owner.as_deref()),
         key_id: filter.key,
         model: filter.model,
         project_id: filter.project,

@@ -10,14 +10,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut is_failing = false;
     loop {
-        let round = async {
-            tokio::time::sleep(INTERVAL).await;
-            write(&gateway, &mut is_failing).await;
-        };
         tokio::select! {
-            () = round => {}
+            () = tokio::time::sleep(INTERVAL) => {}
             () = gateway.shutdown.requested() => return,
         }
+        write(&gateway, &mut is_failing).await;
     }
 }
 

@@ -31,6 +31,7 @@ impl App {
 
     /// Begins to set it up; the app has read the secret.
     pub async fn begun(browser: &Browser) -> Self {
+        past_the_end_of_a_step().await;
         let page = "/portal/settings/two-factor";
         browser.get(page).await.assert_page();
         let begun = [("present", PASSWORD)];
@@ -64,6 +65,13 @@ impl App {
     /// A code that is wrong now.
     pub fn wrong(&self) -> String {
         self.secret.code(present() + 100)
+    }
+}
+
+/// Waits, if a step is about to end: the code of the one before it would be refused a moment later.
+async fn past_the_end_of_a_step() {
+    while timestamp::now() % STEP_SECONDS >= STEP_SECONDS - 5 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
 

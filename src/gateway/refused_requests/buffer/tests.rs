@@ -125,11 +125,66 @@ fn requests_with_a_former_key_are_added_to_its_account() {
     let (kind, requests) = &counts[0];
     assert_eq!((kind.account_id.as_str(), *requests), ("acct_1", 61));
     let records = buffer.take_records();
-    assert_eq!(records.len(), RECORDS_OF_ACCOUNT);
+    assert_eq!(records.len(), RECORDS_OF_KEY);
     let last = records.last().unwrap();
     assert_eq!(
         (last.id.as_str(), last.key_id.as_str()),
         ("refused_000060", "key_7")
     );
     assert_eq!(last.project_id.as_deref(), Some("proj_1"));
+}
+
+#[test]
+fn requests_of_a_blocked_account_do_not_replace_those_before() {
+    let mut buffer = Buffer::default();
+    for number in 0..40 {
+        buffer.add(refused("acct_1", number));
+    }
+    for number in 40..1_000 {
+        buffer.add(RefusedRequest {
+            code: BLOCKED.into(),
+            ..refused("acct_1", number)
+        });
+    }
+    assert_eq!(total(&buffer), 1_000);
+    let records = buffer.take_records();
+    let blocked = records.iter().filter(|one| one.code == BLOCKED);
+    assert_eq!((records.len(), blocked.count()), (45, RECORDS_OF_BLOCKED));
+}
+
+#[test]
+fn an_account_with_many_kinds_is_counted_without_keys() {
+    let mut buffer = Buffer::default();
+    for number in 0..1_000 {
+        buffer.add(RefusedRequest {
+            key_id: format!("key_{number}"),
+            at_ms: 60_000 * 7,
+            ..refused("acct_1", number)
+        });
+    }
+    buffer.add(refused("acct_2", 1));
+    assert_eq!(total(&buffer), 1_001);
+    let counts = buffer.unwritten_counts();
+    assert_eq!(counts.len(), KINDS_OF_ACCOUNT + 2);
+    let without_key = counts.iter().find(|(kind, _)| kind.key_id.is_empty());
+    assert_eq!(without_key.unwrap().1, 900);
+}
+
+#[test]
+fn counts_stay_while_a_key_is_looked_up() {
+    let mut buffer = Buffer::default();
+    buffer.add(refused("acct_1", 1));
+    let counts = buffer.unwritten_counts();
+    buffer.written(&counts);
+    let keys = vec![KeyDigest([1; 32])];
+    buffer.add_with_keys(keys, refused("", 2));
+    buffer.forget_before(8);
+    let payer = Payer {
+        key_id: "key_1".into(),
+        ..Payer::default()
+    };
+    let found = buffer.take_unresolved().remove(0);
+    buffer.add_resolved(found, "acct_1", &payer);
+    let counts = buffer.unwritten_counts();
+    assert_eq!(counts[0].1, 2, "the total of the minute");
 }
