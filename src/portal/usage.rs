@@ -174,6 +174,9 @@ pub(crate) async fn show(
         (parts)
         (time_table(&used))
         (latencies.note())
+        @if me.may(Right::Requests) {
+            p.muted { a href="/portal/requests/refused" { "Refused requests" } " cost nothing and are not counted here." }
+        }
         p { a.button href={ "/portal/usage.csv?" (period.query()) } download { "Download as CSV" } }
     };
     Ok(layout::page(&me, Place::Usage, "Usage", &content))

@@ -39,8 +39,9 @@ const focus = (page) => page.evaluate(() => {
   return { number: element.dataset.number, html: element.outerHTML.slice(0, 80), outlined, inSight };
 });
 
-test('Tab reaches every control of every page in order, with a visible focus', async (t) => {
-  await everywhere(t, {}, async (page, { name }) => {
+// A window is narrow on a laptop too, when text is enlarged.
+for (const width of [1280, 390]) test(`Tab reaches every control in order, with a visible focus, at ${width} pixels`, async (t) => {
+  await everywhere(t, { screen: { width, height: 800 } }, async (page, { name }) => {
     const expected = await usable(page);
     assert.match(expected[0], /Skip to content/, name);
     await page.focus('.skip');

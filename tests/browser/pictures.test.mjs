@@ -11,6 +11,9 @@ const IN_DOCS = {
   'usage-dark-desktop': 'portal-usage',
   'request-light-desktop': 'portal-request',
   'answered-light-phone': 'portal-phone',
+  'refused-request-light-desktop': 'portal-refused',
+  'statement-light-desktop': 'portal-statement',
+  'console-config-model-dark-desktop': 'console-configuration',
 };
 /** The size limit of screenshots in the documentation, because they are part of every clone. */
 const DOCS_BYTES = 100_000;

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { everywhere } from './support/places.mjs';
+import { wearTheme } from './support/visitor.mjs';
 
 const SCREENS = [[390, 844], [768, 1024], [1280, 800], [1920, 1080]];
 
@@ -39,9 +40,12 @@ test('every page fits every screen, and has at most 60 kB with its assets', asyn
     if (loaded > MOST_BYTES) bad.push(`${name} has ${loaded} bytes`);
     for (const [width, height] of SCREENS) {
       await page.setViewport({ width, height });
-      const { scrollWidth, clientWidth } = await widths(page);
-      if (scrollWidth > clientWidth) bad.push(`${name} is ${scrollWidth} wide on ${clientWidth}`);
-      for (const cell of await cutOff(page)) bad.push(`${name} at ${width}: ${cell}`);
+      for (const theme of ['light', 'dark']) {
+        await wearTheme(page, theme);
+        const { scrollWidth, clientWidth } = await widths(page);
+        if (scrollWidth > clientWidth) bad.push(`${name} is ${scrollWidth} wide on ${clientWidth}, ${theme}`);
+        for (const cell of await cutOff(page)) bad.push(`${name} at ${width}, ${theme}: ${cell}`);
+      }
     }
     await page.setViewport({ width: 1280, height: 800 });
   });

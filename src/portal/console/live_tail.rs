@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::requests;
+use super::{account_filter::AccountFilter, requests};
 use crate::{
     gateway::Gateway,
     ledger::{CallsPage, Outcome},
-    portal::{error::PortalError, layout, query::non_empty},
+    portal::{error::PortalError, layout, query::non_empty, requests::operator_label},
 };
 
 /// Rows that are shown.
@@ -74,8 +74,13 @@ pub(super) async fn section(gateway: &Gateway, filter: &Filter) -> Result<Markup
 
 /// The latest requests that the filter selects.
 pub(super) async fn rows(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
+    let account = AccountFilter::find(gateway, non_empty(filter.account.as_ref())).await?;
+    let account_id = match account.id() {
+        Ok(account_id) => account_id,
+        Err(message) => return Ok(html! { p.empty { (message) } }),
+    };
     let page = CallsPage {
-        account_id: non_empty(filter.account.as_ref()),
+        account_id,
         model: non_empty(filter.model.as_ref()),
         upstream: non_empty(filter.upstream.as_ref()),
         outcome: filter.outcome()?,
@@ -96,7 +101,8 @@ fn form(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
     );
     Ok(html! {
         form.inline method="get" action="/portal/console#latest" {
-            label { "Account ID"
+            label { "Account "
+                span.muted { "(ID or email)" }
                 input type="text" name="account" value=(non_empty(filter.account.as_ref()).unwrap_or_default()) placeholder="all" autocomplete="off";
             }
             label { "Model"
@@ -114,7 +120,7 @@ fn form(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
             label { "Status"
                 select name="outcome" {
                     option value="" { "all" }
-                    @for one in Outcome::ALL { option value=(one.as_str()) selected[outcome == Some(one)] { (one.as_str()) } }
+                    @for one in Outcome::ALL { option value=(one.as_str()) selected[outcome == Some(one)] { (operator_label(one)) } }
                 }
             }
             button type="submit" { "Show" }

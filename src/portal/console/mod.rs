@@ -12,6 +12,7 @@ use axum::{
 
 mod access;
 mod account;
+mod account_filter;
 mod account_forms;
 mod account_names;
 mod account_people;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
+    account_filter::AccountFilter,
     account_names::AccountNames,
     frame::{self, Place},
     paging, refused,
@@ -20,7 +21,7 @@ use crate::{
     backoffice::RefusedRequest,
     base::money::NanoUsd,
     gateway::Gateway,
-    ledger::{AccountFound, Call, LedgerError, Outcome},
+    ledger::{Call, Outcome},
     portal::{
         error::PortalError,
         formatting, layout,
@@ -60,7 +61,7 @@ pub(crate) async fn list(
         return find_by_id(&gateway, &me, id).await;
     }
     let filter = Filter::read(&query.filter)?;
-    let account = Account::find(&gateway, filter.account).await?;
+    let account = AccountFilter::find(&gateway, filter.account).await?;
     let found = match account.id() {
         Ok(account_id) => {
             let of = Of {
@@ -100,59 +101,10 @@ pub(crate) async fn csv(
     _: SignedInOperator,
     ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Response, PortalError> {
-    let account = Account::find(&gateway, Filter::read(&query)?.account).await?;
+    let account = AccountFilter::find(&gateway, Filter::read(&query)?.account).await?;
     let account_id = account.id().map_err(PortalError::Invalid)?;
     let account_id = account_id.map(str::to_owned);
     csv::file(gateway, query, csv::Reader::Operator { account_id })
-}
-
-/// The account of a filter, which is given by ID or email.
-enum Account {
-    Any,
-    One(String),
-    /// None has this email, or several do.
-    Unclear(String),
-}
-
-impl Account {
-    async fn find(gateway: &Gateway, text: Option<&str>) -> Result<Self, PortalError> {
-        let Some(text) = text else {
-            return Ok(Self::Any);
-        };
-        if text.starts_with("acct_") && !text.contains('\0') {
-            match gateway.ledger.account(text).await {
-                Ok(account) => return Ok(Self::One(account.id)),
-                Err(LedgerError::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        // The search finds parts of emails and names as well, newest accounts first.
-        let found = gateway
-            .ledger
-            .find_accounts(text, None, paging::QUERIED)
-            .await?;
-        let is_exact = |account: &AccountFound| {
-            let account = &account.account;
-            account.email.eq_ignore_ascii_case(text)
-        };
-        let exact: Vec<_> = found.iter().filter(|one| is_exact(one)).collect();
-        Ok(match (exact.as_slice(), found.as_slice()) {
-            ([one], _) => Self::One(one.account.id.clone()),
-            ([], [one]) => Self::One(one.account.id.clone()),
-            ([], []) => Self::Unclear(format!("No account has the ID or email “{text}”.")),
-            _ => Self::Unclear(format!(
-                "Several accounts match “{text}”. Enter the ID of one; the page Accounts finds it."
-            )),
-        })
-    }
-
-    fn id(&self) -> Result<Option<&str>, String> {
-        match self {
-            Self::Any => Ok(None),
-            Self::One(id) => Ok(Some(id)),
-            Self::Unclear(message) => Err(message.clone()),
-        }
-    }
 }
 
 /// Finds requests by call ID or by request ID. Clients may choose the request ID, so several requests can share

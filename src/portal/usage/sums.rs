@@ -39,19 +39,17 @@ pub(crate) struct Totals {
     pub completion: u64,
     pub reasoning: u64,
     pub cost: NanoUsd,
-    /// Requests that were refused before they became calls. They count as errors.
-    pub refused: u64,
 }
 
 impl Totals {
-    /// The requests that were not answered: calls that were not charged, and refused requests.
+    /// The calls that were not charged. Refused requests are no calls.
     pub(crate) fn errors(&self) -> u64 {
-        self.calls.saturating_sub(self.charged) + self.refused
+        self.calls.saturating_sub(self.charged)
     }
 
     /// The share of requests that were errors, e.g. `2.5 %`.
     pub(crate) fn error_rate(&self) -> String {
-        let all = u128::from(self.calls) + u128::from(self.refused);
+        let all = u128::from(self.calls);
         let rounded = u128::from(self.errors()) * 1_000 + all / 2;
         match rounded.checked_div(all) {
             None => "–".into(),
@@ -77,7 +75,6 @@ impl Totals {
             completion: row.completion,
             reasoning: row.reasoning,
             cost: row.cost,
-            refused: 0,
         });
     }
 
@@ -89,7 +86,6 @@ impl Totals {
             (&mut self.cached, other.cached),
             (&mut self.completion, other.completion),
             (&mut self.reasoning, other.reasoning),
-            (&mut self.refused, other.refused),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -242,22 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_were_not_charged_and_refused_requests_are_errors() {
-        let rate = |calls, charged, refused| {
+    fn calls_that_were_not_charged_are_errors() {
+        let rate = |calls, charged| {
             let totals = Totals {
                 calls,
                 charged,
-                refused,
                 ..Totals::default()
             };
             (totals.errors(), totals.error_rate())
         };
-        assert_eq!(rate(0, 0, 0), (0, "–".into()));
-        assert_eq!(rate(10, 10, 0), (0, "0.0 %".into()));
-        assert_eq!(rate(40, 39, 0), (1, "2.5 %".into()));
-        assert_eq!(rate(13, 12, 0), (1, "7.7 %".into()));
-        assert_eq!(rate(9, 9, 1), (1, "10.0 %".into()));
-        assert_eq!(rate(5_000, 4_999, 0), (1, "< 0.1 %".into()));
+        assert_eq!(rate(0, 0), (0, "–".into()));
+        assert_eq!(rate(10, 10), (0, "0.0 %".into()));
+        assert_eq!(rate(40, 39), (1, "2.5 %".into()));
+        assert_eq!(rate(13, 12), (1, "7.7 %".into()));
+        assert_eq!(rate(5_000, 4_999), (1, "< 0.1 %".into()));
     }
 
     #[test]
