@@ -186,5 +186,5 @@ fn counts_stay_while_a_key_is_looked_up() {
     let found = buffer.take_unresolved().remove(0);
     buffer.add_resolved(found, "acct_1", &payer);
     let counts = buffer.unwritten_counts();
-    assert_eq!(counts[0].1, 2, "the total of the minute");
+    assert_eq!(counts[0].1, 2, "the first call is still counted");
 }
