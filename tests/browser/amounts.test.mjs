@@ -4,15 +4,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { amountsIn, booksOf, booksOfAll, known, spentOf, sum, sums } from './support/books.mjs';
-import { nanos, operate } from './support/gateway.mjs';
+import { nanos } from './support/gateway.mjs';
 import { CONSOLE, CONSOLE_STATES, lead, LEAD, operator, PAGES, resident, STATES } from './support/places.mjs';
 import { accountOf, go, rowWith, textOf } from './support/visitor.mjs';
 
 /** Amounts that no ledger has: what can be bought, and examples in fields. */
 const OFFERED = ['$10.00', '$25.00', '$50.00', '$100.00', '$5.00', '$1,000.00', '$20.00', '$10,000.00'];
 
-/** The texts of the page, those of its pictures and of titles included. */
+/** The texts of the page, those of its pictures and of titles included, but not the scales of charts. */
 const written = (page) => page.$eval('main', (main) => {
+  for (const mark of main.querySelectorAll('svg text.mark')) mark.remove();
   const titles = [...main.querySelectorAll('title')].map(({ textContent }) => textContent);
   const exact = [...main.querySelectorAll('[title]')].map(({ title }) => title);
   return [main.innerText, ...titles, ...exact].join('\n');
@@ -29,10 +30,10 @@ async function checkAll(page, places, amounts) {
   let checked = 0;
   for (const { name, open, undo } of places) {
     await open(page);
-    for (const { written: text, amount } of amountsIn(await written(page))) {
+    for (const { written: text, amount, line } of amountsIn(await written(page))) {
       checked += 1;
       if (amounts.has(amount) || OFFERED.includes(text) || isRounded(amount, amounts)) continue;
-      unknown.push(`${name}: ${text}`);
+      unknown.push(`${name}: ${text} in ${line}`);
     }
     await undo?.(page);
   }
@@ -42,16 +43,19 @@ async function checkAll(page, places, amounts) {
 
 /** The figure of the card with this title: the exact one of its title, where it is rounded. */
 const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
-  const shown = cards.find((card) => card.querySelector('h2').innerText === title).querySelector('.figure');
+  const shown = cards.find((card) => card.querySelector('h2')?.innerText === title).querySelector('.figure');
   return shown.title || shown.innerText;
 }, title);
 
-const models = async () => (await operate('GET', '/operator/models')).data;
+/** What the list of details says of this term. */
+const detail = (page, term) => page.$$eval('dl dt', (terms, term) => (
+  terms.find(({ innerText }) => innerText === term).nextElementSibling.innerText
+), term);
 
 test("a customer's amounts are the ledger's", async (t) => {
   const page = await resident(t);
   const books = await booksOf(await accountOf(page));
-  const checked = await checkAll(page, [...PAGES, ...STATES], known([books], await models()));
+  const checked = await checkAll(page, [...PAGES, ...STATES], known([books]));
   assert.ok(checked > 200, `only ${checked} amounts were seen`);
 });
 
@@ -94,20 +98,20 @@ test("the figures that a customer looks for are the ledger's", async (t) => {
 test("what a member with the role billing sees is the ledger's", async (t) => {
   const page = await lead(t);
   const books = await booksOf(await accountOf(page));
-  const checked = await checkAll(page, LEAD, known([books], await models()));
-  assert.ok(checked > 50, `only ${checked} amounts were seen`);
+  const checked = await checkAll(page, LEAD, known([books]));
+  assert.ok(checked > 40, `only ${checked} amounts were seen`);
 });
 
 test("an operator's amounts are the ledger's, for one account and for all", async (t) => {
   await resident(t);
   const page = await operator(t);
   const books = await booksOfAll();
-  const amounts = known(books, await models());
+  const amounts = known(books);
   const checked = await checkAll(page, [...CONSOLE, ...CONSOLE_STATES], amounts);
   assert.ok(checked > 100, `only ${checked} amounts were seen`);
   await go(page, '/portal/console/margin');
   const total = sum(books.flatMap(({ calls }) => calls).map(({ cost }) => nanos(cost)));
-  assert.equal(nanos(await figure(page, 'Charged')), total);
+  assert.equal(nanos(await detail(page, 'Charged')), total);
   const ada = books.find(({ account }) => account.email === 'ada@example.com');
   await go(page, `/portal/console/accounts/${ada.account.id}`);
   for (const [title, amount] of [['Balance', ada.account.balance], ['Reserved', ada.account.held], ['Available', ada.account.available]]) {

@@ -1,6 +1,7 @@
 // What the ledger says of an account, read through the operator API, and the amounts that a page may show of it.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { nanos, operate } from './gateway.mjs';
 
 export const sum = (amounts) => amounts.reduce((all, amount) => all + amount, 0n);
@@ -11,10 +12,12 @@ export async function booksOf(id) {
   const [account, { data: grants }, { data: calls }, { data: budgets }] = await Promise.all([
     operate('GET', path), operate('GET', `${path}/grants`), operate('GET', `${path}/usage`), operate('GET', `${path}/budgets`),
   ]);
+  // What was held for each call is in its details alone.
+  const details = await Promise.all(calls.map((call) => operate('GET', `/operator/requests/${call.id}`)));
   const costs = calls.map(({ cost }) => nanos(cost));
   const granted = grants.map(({ amount }) => nanos(amount));
   assert.equal(nanos(account.balance), sum(granted) - sum(costs), `${account.email}: the ledger adds up`);
-  return { account, grants, calls, budgets };
+  return { account, grants, calls, budgets, holds: details.map(({ hold }) => hold).filter(Boolean) };
 }
 
 export async function booksOfAll() {
@@ -46,23 +49,28 @@ const ofNanos = (amount) => (amount < 0n ? -amount : amount) * 1_000_000_000n;
 
 /** All amounts in a text, without their signs, in atto-dollars; with how each is written. */
 export function amountsIn(text) {
-  return [...text.matchAll(/\$([\d,]+(?:\.\d+)?)/g)].map(([written, digits]) => ({ written, amount: attos(digits) }));
+  return text.split('\n').flatMap((line) => [...line.matchAll(/\$([\d,]+(?:\.\d+)?)/g)].map(([written, digits]) => (
+    { written, amount: attos(digits), line })));
 }
 
+/** The price list: US dollars per million tokens, the only texts of digits in the catalog. */
+const CATALOG = readFileSync(new URL('../../../src/catalog/catalog.toml', import.meta.url), 'utf8');
+const PRICES = [...CATALOG.matchAll(/"(\d+\.\d+)"/g)].map(([, price]) => attos(price));
+
 /** Every amount that follows from the books of these accounts and from the price list. */
-export function known(books, models) {
-  const amounts = new Set();
+export function known(books) {
+  const amounts = new Set(PRICES);
   const add = (...all) => all.forEach((amount) => amounts.add(ofNanos(amount)));
   const every = books.flatMap(({ calls }) => calls);
   add(0n);
-  for (const { account, grants, calls, budgets } of books) {
+  for (const { account, grants, calls, budgets, holds } of books) {
     add(nanos(account.balance), nanos(account.held), nanos(account.available));
     add(...balances(grants, calls), ...grants.map(({ amount }) => nanos(amount)), ...left(grants, calls));
     for (const budget of budgets) {
       const spent = spentOf(budget, calls);
       add(nanos(budget.amount), spent, nanos(budget.amount) - spent);
     }
-    add(...allSums(calls));
+    add(...allSums(calls), ...holds.flatMap(({ amount, most }) => [nanos(amount), nanos(most)]));
     for (const { prices, ...call } of calls) {
       add(nanos(call.cost));
       const tokens = { prompt: call.prompt_tokens - call.cached_tokens, input_cache_read: call.cached_tokens, completion: call.completion_tokens };
@@ -70,19 +78,18 @@ export function known(books, models) {
     }
   }
   add(...allSums(every));
-  for (const { pricing } of models) for (const price of prices(pricing)) amounts.add(attos(price) * 1_000_000n);
   return amounts;
 }
 
-/** The price list's numbers, whatever they are the prices of. */
-function* prices(value) {
-  if (typeof value === 'string' && /^[\d.]+$/.test(value)) yield value;
-  else if (value && typeof value === 'object') for (const inner of Object.values(value)) yield* prices(inner);
+/** These sums, and what is left when only the highest few are named. */
+function withOthers(sums) {
+  const inOrder = [...sums.values()].sort((one, other) => (one < other ? -1 : 1));
+  return [...inOrder, ...inOrder.map((_, at) => sum(inOrder.slice(0, at)))];
 }
 
 const allSums = (calls) => [
   sum(calls.map(({ cost }) => nanos(cost))),
-  ...['model', 'routed_model', 'key_id', 'project', 'member', 'session'].flatMap((field) => [...sums(calls, (call) => call[field] ?? null).values()]),
+  ...['model', 'routed_model', 'key_id', 'project', 'member', 'session'].flatMap((field) => withOthers(sums(calls, (call) => call[field] ?? null))),
   ...sums(calls, ({ created_at: at }) => at.slice(0, 10)).values(),
   ...sums(calls, ({ created_at: at }) => at.slice(0, 13)).values(),
   ...sums(calls, ({ created_at: at }) => at.slice(0, 16)).values(),
@@ -90,10 +97,11 @@ const allSums = (calls) => [
 
 /** The balance after each entry, in their order. */
 function balances(grants, calls) {
+  // Both lists have the newest first; entries of the same second stay in their order.
   const entries = [
-    ...grants.map(({ created_at: at, amount }) => [at, nanos(amount)]),
-    ...calls.map(({ created_at: at, cost }) => [at, -nanos(cost)]),
-  ].sort(([one], [other]) => (one < other ? -1 : 1));
+    ...grants.toReversed().map(({ created_at: at, amount }) => [at, nanos(amount)]),
+    ...calls.toReversed().map(({ created_at: at, cost }) => [at, -nanos(cost)]),
+  ].sort(([one], [other]) => (one < other ? -1 : Number(one > other)));
   let balance = 0n;
   return entries.map(([, amount]) => (balance += amount));
 }
