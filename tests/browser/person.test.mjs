@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import { clickTo, fill, go, photograph, PHONE, signIn, signUp, textOf, visitor } from './support/visitor.mjs';
+import { clickTo, fill, go, photograph, PHONE, signIn, signOut, signUp, textOf, visitor } from './support/visitor.mjs';
 
 const PASSWORD = 'a password of my own';
 const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
@@ -44,7 +44,7 @@ async function protectedPerson(page, email) {
 }
 
 async function askedForACode(page, email) {
-  await clickTo(page, 'button', 'Sign out');
+  await signOut(page);
   await signIn(page, { email, password: PASSWORD });
   assert.equal(new URL(page.url()).pathname, '/portal/sign-in/code');
 }

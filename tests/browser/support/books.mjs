@@ -87,12 +87,19 @@ function withOthers(sums) {
   return [...inOrder, ...inOrder.map((_, at) => sum(inOrder.slice(0, at)))];
 }
 
+/** Sums by each field that pages group by. */
+const byFields = (calls) => ['model', 'routed_model', 'key_id', 'project', 'member', 'session']
+  .flatMap((field) => withOthers(sums(calls, (call) => call[field] ?? null)));
+
+/** Sums of days, hours and minutes, and by each field in them. */
 const allSums = (calls) => [
   sum(calls.map(({ cost }) => nanos(cost))),
-  ...['model', 'routed_model', 'key_id', 'project', 'member', 'session'].flatMap((field) => withOthers(sums(calls, (call) => call[field] ?? null))),
-  ...sums(calls, ({ created_at: at }) => at.slice(0, 10)).values(),
-  ...sums(calls, ({ created_at: at }) => at.slice(0, 13)).values(),
-  ...sums(calls, ({ created_at: at }) => at.slice(0, 16)).values(),
+  ...byFields(calls),
+  ...[10, 13, 16].flatMap((length) => {
+    const times = new Set(calls.map(({ created_at: at }) => at.slice(0, length)));
+    const inTimes = [...times].map((time) => calls.filter(({ created_at: at }) => at.startsWith(time)));
+    return inTimes.flatMap((inTime) => [sum(inTime.map(({ cost }) => nanos(cost))), ...byFields(inTime)]);
+  }),
 ];
 
 /** The balance after each entry, in their order. */

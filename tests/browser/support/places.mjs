@@ -161,7 +161,7 @@ export const CONSOLE = [
 export const CONSOLE_STATES = [
   {
     name: 'console-account',
-    says: ['ada@example.com', 'Grant credit', 'Latest requests', 'Invoice 2026-0417'],
+    says: ['ada@example.com', 'Grant credit', 'Latest requests', '$120.00'],
     async open(page) {
       await go(page, '/portal/console/accounts?text=ada%40example.com');
       await clickTo(page, 'link', 'ada@example.com');

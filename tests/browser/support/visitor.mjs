@@ -113,6 +113,13 @@ export async function clickTo(page, role, name) {
   return follow(page, () => found.click());
 }
 
+/** Signs out; on a narrow screen the button is in the menu. */
+export async function signOut(page) {
+  const menu = await page.$('.menu summary');
+  if (await menu.isVisible()) await menu.click();
+  await clickTo(page, 'button', 'Sign out');
+}
+
 /** Orders credit, up to the payment page. */
 export async function orderCredit(page, button) {
   const there = () => location.pathname.startsWith('/portal/billing/test-payment/')
