@@ -11,10 +11,12 @@ use std::{
 };
 
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::{
     new_file::{NewFile, refuse_to_overwrite},
-    progress::{Progress, say, with_commas},
+    output::{OutputOption, tell},
+    progress::{Progress, with_commas},
     store_option::{NamedStore, StoreOption},
 };
 use crate::{backoffice, conversations, db, ledger};
@@ -27,6 +29,8 @@ pub(crate) struct Options {
     copy: PathBuf,
     #[command(flatten)]
     store: StoreOption,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 const HELP: &str = "\
@@ -63,14 +67,16 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
             ));
         }
     };
-    let backing_up = tokio::task::spawn_blocking(move || back_up(&options.copy, &database, &spool));
-    let report = backing_up.await.map_err(|error| error.to_string())??;
-    say(&report);
-    Ok(())
+    let shown = (database.clone(), spool.clone());
+    let copy = options.copy;
+    let backing_up = tokio::task::spawn_blocking(move || back_up(&copy, &database, &spool));
+    let files = backing_up.await.map_err(|error| error.to_string())??;
+    let text = || as_text(&files, &shown.0, &shown.1);
+    options.output.print(text, &as_json(&files))
 }
 
-/// Copies all files and gives them their names. Returns what to print.
-fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<String, String> {
+/// Copies all files and gives them their names.
+fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<Vec<BackupFile>, String> {
     if copy.extension().is_none_or(|ending| ending != "db") {
         return Err(format!(
             "{} does not end with .db; the other copies are named after it, e.g. 2026-11-16.db, 2026-11-16.portal.db",
@@ -87,7 +93,7 @@ fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<String, String>
         backoffice::path_beside,
     )?);
     done.push(copies.ledger()?);
-    finish(done, database, spool)
+    done.into_iter().map(Copied::finish).collect()
 }
 
 struct Copies<'a> {
@@ -113,10 +119,10 @@ impl Copies<'_> {
         let waiting = ledger::spool::waiting_in(folder);
         let waiting = waiting.map_err(|error| format!("{shown} cannot be read: {error}"))?;
         if waiting.unreadable > 0 {
-            eprintln!(
+            tell(&format!(
                 "tollgate: {} charges in {shown} cannot be read and are not copied; keep the folder",
                 waiting.unreadable
-            );
+            ));
         }
         if waiting.charges == 0 {
             return Ok(None);
@@ -171,31 +177,63 @@ impl Copies<'_> {
     }
 }
 
-/// Flushes the copies to the disk, gives them their names, and describes them.
-fn finish(copies: Vec<Copied>, database: &Path, spool: &Path) -> Result<String, String> {
-    let (mut files, mut restoring) = (Vec::new(), Vec::new());
-    for copied in copies {
-        let Copied {
+/// A file of the backup.
+struct BackupFile {
+    what: &'static str,
+    original: PathBuf,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Copied {
+    /// Flushes the copy to the disk and gives it its name.
+    fn finish(self) -> Result<BackupFile, String> {
+        let Self {
             what,
             original,
             path,
             new,
-        } = copied;
-        let shown = path.display();
-        let size = new.finish();
-        let size = size.map_err(|error| format!("{shown} cannot be written: {error}"))?;
-        files.push(format!("{shown}  {} bytes  {what}", with_commas(size)));
-        restoring.push(format!("  cp {shown} {}", original.display()));
+        } = self;
+        let bytes = new.finish();
+        let bytes =
+            bytes.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        Ok(BackupFile {
+            what,
+            original,
+            path,
+            bytes,
+        })
     }
-    let (files, restoring) = (files.join("\n"), restoring.join("\n"));
+}
+
+fn as_text(files: &[BackupFile], database: &Path, spool: &Path) -> String {
+    let made = files.iter().map(|file| {
+        let (path, bytes) = (file.path.display(), with_commas(file.bytes));
+        format!("{path}  {bytes} bytes  {}", file.what)
+    });
+    let made: Vec<_> = made.collect();
+    let restoring = files
+        .iter()
+        .map(|file| format!("  cp {} {}", file.path.display(), file.original.display()));
+    let restoring: Vec<_> = restoring.collect();
+    let (made, restoring) = (made.join("\n"), restoring.join("\n"));
     let old_files = database.with_extension("*");
     let (old_files, spool) = (old_files.display(), spool.display());
     let database = database.display();
-    Ok(format!(
-        "{files}\n\n\
+    format!(
+        "{made}\n\n\
          To restore it, stop the gateway and move its old files away, {old_files}: a -wal file that stayed behind\n\
          would damage the restored one. Leave {spool} where it is. Then\n\n\
          {restoring}\n  tollgate audit --database {database}\n\n\
          and start the gateway."
-    ))
+    )
+}
+
+fn as_json(files: &[BackupFile]) -> Value {
+    let files = files.iter().map(|file| {
+        json!({
+            "what": file.what, "file": file.path, "bytes": file.bytes, "restore_to": file.original,
+        })
+    });
+    json!({ "files": files.collect::<Vec<_>>() })
 }

@@ -1,8 +1,12 @@
 //! `tollgate check`: checks a configuration and everything it names, without changing anything.
 
-use std::path::Path;
+use std::{io, net::SocketAddr, path::PathBuf};
 
-use super::check_changes;
+use clap::Args;
+use serde_json::json;
+use socket2::{Domain, Socket, Type};
+
+use super::{check_changes, output::OutputOption};
 use crate::{
     backoffice::{self, mail::Mail, oidc::Issuer},
     config::{self, Config, LimiterStore, StoreLocation},
@@ -12,69 +16,183 @@ use crate::{
     upstream::deployments,
 };
 
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check only what this machine knows: no database, mail server, provider or data source is called
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    output: OutputOption,
+}
+
+/// The lines of the report. As text they are printed as they come, because some checks take seconds.
+struct Findings {
+    output: OutputOption,
+    all: Vec<serde_json::Value>,
+    wrong: usize,
+}
+
+impl Findings {
+    fn add(&mut self, what: &str, result: Result<String, String>) -> Result<(), String> {
+        let (state, detail) = match result {
+            Ok(detail) => ("ok", detail),
+            Err(reason) => {
+                self.wrong += 1;
+                ("wrong", reason)
+            }
+        };
+        self.line(state, what, &detail)
+    }
+
+    fn note(&mut self, detail: &str) -> Result<(), String> {
+        self.line("note", "", detail)
+    }
+
+    fn line(&mut self, state: &str, what: &str, detail: &str) -> Result<(), String> {
+        let finding = json!({ "state": state, "what": what, "detail": detail });
+        self.all.push(finding);
+        let separator = if what.is_empty() || detail.is_empty() {
+            ""
+        } else {
+            ": "
+        };
+        self.output
+            .remark(&format!("{state:5} {what}{separator}{detail}"))
+    }
+
+    fn finish(self) -> Result<(), String> {
+        if self.output.json {
+            let report = json!({ "ok": self.wrong == 0, "checks": self.all });
+            self.output.print(String::new, &report)?;
+        }
+        match self.wrong {
+            0 => Ok(()),
+            1 => Err("one thing is wrong".into()),
+            count => Err(format!("{count} things are wrong")),
+        }
+    }
+}
+
 /// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider, each alias and each data
 /// source of the tools, one line each. Fails if anything is wrong.
-pub(crate) async fn run(file: &Path) -> Result<(), String> {
-    let config = Config::load(file).map_err(|error| error.to_string())?;
-    println!("ok    {}", file.display());
-    let mut wrong = 0_usize;
-    let mut report = |what: &str, result: Result<String, String>| match result {
-        Ok(detail) => println!("ok    {what}: {detail}"),
-        Err(reason) => {
-            wrong += 1;
-            println!("wrong {what}: {reason}");
-        }
+pub(crate) async fn run(options: &Options) -> Result<(), String> {
+    let config = Config::load(&options.config).map_err(|error| error.to_string())?;
+    let mut findings = Findings {
+        output: options.output,
+        all: Vec::new(),
+        wrong: 0,
     };
-    let (config, changes) = check_changes::applied(config).await;
-    if let Some(changes) = changes {
-        report("changes of the console", changes);
-    }
-    match &config.store.location {
-        StoreLocation::File(path) => {
-            report("store", ledger::probe(path));
-            report("responses", conversations::probe(path));
-            report("portal", backoffice::probe(path));
-        }
-        StoreLocation::Postgres { address, .. } => {
-            report("store", ledger::probe_database(address).await);
+    findings.add(&options.config.display().to_string(), Ok(String::new()))?;
+    let mut config = config;
+    if !options.offline {
+        let (changed, changes) = check_changes::applied(config).await;
+        config = changed;
+        if let Some(changes) = changes {
+            findings.add("changes of the console", changes)?;
         }
     }
-    report("spool", spool::probe(&config.store.spool));
-    if let LimiterStore::Redis { address, .. } = &config.limiter_store {
-        report("limits", address.probe().await);
+    local(&config, &mut findings)?;
+    if !options.offline {
+        remote(&config, &mut findings).await?;
     }
-    if let Some(mail) = &config.mail {
-        report("mail", probe_mail(mail).await);
-        let url = config.server.public_url.as_deref();
-        let unset = "the listener's own address; set `server.public_url` where readers use another";
-        report("links in emails", Ok(url.unwrap_or(unset).to_owned()));
+    models(&config, &mut findings)?;
+    if !options.offline {
+        tools(&config, &mut findings).await?;
     }
-    if let Some(oidc) = &config.portal.oidc {
-        report("portal.oidc", probe_issuer(oidc).await);
+    findings.finish()
+}
+
+/// The ports, files and folders of this machine.
+fn local(config: &Config, findings: &mut Findings) -> Result<(), String> {
+    let mut in_use = false;
+    if let StoreLocation::File(path) = &config.store.location {
+        in_use = ledger::is_in_use(path);
+        findings.add("store", ledger::probe(path))?;
+        findings.add("responses", conversations::probe(path))?;
+        findings.add("portal", backoffice::probe(path))?;
+    }
+    findings.add("spool", spool::probe(&config.store.spool))?;
+    let ports = [
+        ("server.listen", config.server.listen),
+        ("operator.listen", config.operator.listen),
+    ];
+    for (what, address) in ports {
+        findings.add(what, probe_port(address, in_use))?;
     }
     if let Some(tls) = &config.server.tls {
-        report("certificate", crate::server::probe_certificate(tls));
+        findings.add("certificate", crate::server::probe_certificate(tls))?;
     }
     if let Some(weights) = &config.weights {
-        report("router weights", Ok(weights.scorer.version().to_owned()));
+        findings.add("router weights", Ok(weights.scorer.version().to_owned()))?;
     }
-    match deployments::providers(&config) {
-        Err(error) => report("providers", Err(error)),
+    Ok(())
+}
+
+/// Whether a gateway could listen there. The port of the gateway that runs with this store is taken by itself.
+fn probe_port(address: SocketAddr, is_running: bool) -> Result<String, String> {
+    match bind(address) {
+        Ok(()) => Ok(format!("{address} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_running => Ok(format!(
+            "{address} is in use, as is the store: a gateway is running"
+        )),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(format!(
+            "{address} is in use by another program; stop it, or choose another port"
+        )),
+        Err(error) => Err(format!("{address} cannot be used: {error}")),
+    }
+}
+
+/// Takes the address without listening, which fails if a program listens there.
+fn bind(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
+}
+
+/// What is reached over the network.
+async fn remote(config: &Config, findings: &mut Findings) -> Result<(), String> {
+    if let StoreLocation::Postgres { address, .. } = &config.store.location {
+        findings.add("store", ledger::probe_database(address).await)?;
+    }
+    if let LimiterStore::Redis { address, .. } = &config.limiter_store {
+        findings.add("limits", address.probe().await)?;
+    }
+    if let Some(mail) = &config.mail {
+        findings.add("mail", probe_mail(mail).await)?;
+        let url = config.server.public_url.as_deref();
+        let unset = "the listener's own address; set `server.public_url` where readers use another";
+        findings.add("links in emails", Ok(url.unwrap_or(unset).to_owned()))?;
+    }
+    if let Some(oidc) = &config.portal.oidc {
+        findings.add("portal.oidc", probe_issuer(oidc).await)?;
+    }
+    match deployments::providers(config) {
+        Err(error) => findings.add("providers", Err(error))?,
         Ok(providers) => {
             for name in config.providers.keys() {
                 if let Some(provider) = providers.get(name) {
-                    report(&format!("provider `{name}`"), provider.probe().await);
+                    findings.add(&format!("provider `{name}`"), provider.probe().await)?;
                 }
             }
         }
     }
-    for note in check_changes::outdated(&config) {
-        println!("note  {note}");
+    Ok(())
+}
+
+/// Changes that the file has overtaken, models without a deployment, and aliases.
+fn models(config: &Config, findings: &mut Findings) -> Result<(), String> {
+    for note in check_changes::outdated(config) {
+        findings.note(&note)?;
     }
     let unserved = config.unserved_models();
     if !unserved.is_empty() {
         let models = unserved.join(", ");
-        println!("note  models without a deployment are not listed and return 404: {models}");
+        findings.note(&format!(
+            "models without a deployment are not listed and return 404: {models}"
+        ))?;
     }
     for (alias, model) in config.catalog.written_aliases() {
         let id = &model.id;
@@ -85,20 +203,20 @@ pub(crate) async fn run(file: &Path) -> Result<(), String> {
         } else {
             format!("`{id}`")
         };
-        report(&format!("alias `{alias}`"), Ok(detail));
+        findings.add(&format!("alias `{alias}`"), Ok(detail))?;
     }
+    Ok(())
+}
+
+async fn tools(config: &Config, findings: &mut Findings) -> Result<(), String> {
     match Toolbox::new(&config.tools) {
-        Err(error) => report("tools", Err(error)),
+        Err(error) => findings.add("tools", Err(error)),
         Ok(toolbox) => {
             for (source, result) in toolbox.probe().await {
-                report(&source, result);
+                findings.add(&source, result)?;
             }
+            Ok(())
         }
-    }
-    match wrong {
-        0 => Ok(()),
-        1 => Err("one thing is wrong".into()),
-        count => Err(format!("{count} things are wrong")),
     }
 }
 

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    operator_commands::{Target, send},
+    operator::Target,
+    output,
     store_option::{NamedStore, StoreOption},
 };
 use crate::{
@@ -75,12 +76,12 @@ pub(crate) async fn config(target: &Target, command: ConfigCommand) -> Result<()
             version: Some(number),
         } => {
             let path = format!("/operator/config/versions/{number}");
-            send(target, Method::GET, &path, None).await
+            target.send(Method::GET, &path, None).await
         }
         ConfigCommand::History { before } => {
             let query = before.map(|before| format!("?before={before}"));
             let path = format!("/operator/config/versions{}", query.unwrap_or_default());
-            send(target, Method::GET, &path, None).await
+            target.send(Method::GET, &path, None).await
         }
         ConfigCommand::Apply {
             file,
@@ -94,17 +95,18 @@ pub(crate) async fn config(target: &Target, command: ConfigCommand) -> Result<()
             let changes: Value = serde_json::from_str(&text)
                 .map_err(|error| format!("{shown} is not JSON: {error}"))?;
             let body = json!({ "changes": changes, "based_on": based_on, "note": note, "preview": preview });
-            send(target, Method::PUT, "/operator/config", Some(body)).await
+            target
+                .send(Method::PUT, "/operator/config", Some(body))
+                .await
         }
         ConfigCommand::Rollback(rollback) => {
             if let Some(store) = rollback.store.find()? {
                 let text = roll_back(&store, rollback.to).await?;
-                println!("{text}");
-                return Ok(());
+                return output::print(&text);
             }
             let body = rollback.to.map_or(json!({}), |to| json!({ "to": to }));
             let path = "/operator/config/rollback";
-            send(target, Method::POST, path, Some(body)).await
+            target.send(Method::POST, path, Some(body)).await
         }
     }
 }
@@ -123,36 +125,41 @@ impl OptionalStore {
 /// As text: the version, the gateways, and each entry that differs.
 async fn show(target: &Target) -> Result<(), String> {
     let shown = target.call(Method::GET, "/operator/config", None).await?;
-    if target.wants_json() {
-        println!("{shown}");
-        return Ok(());
-    }
-    println!("version {}", shown["version"]);
+    target.output.print(|| as_text(&shown), &shown)
+}
+
+fn as_text(shown: &Value) -> String {
+    let mut lines = vec![format!("version {}", shown["version"])];
     for gateway in shown["gateways"].as_array().into_iter().flatten() {
         let text = |key: &str| gateway[key].as_str().unwrap_or_default().to_owned();
         let problem = match text("problem") {
             problem if problem.is_empty() => String::new(),
             problem => format!(": {problem}"),
         };
-        println!(
+        lines.push(format!(
             "{} uses version {}{problem}",
             text("gateway"),
             gateway["version"]
-        );
+        ));
     }
     for entry in shown["entries"].as_array().into_iter().flatten() {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
-        println!("\n{} {} ({})", text("kind"), text("name"), text("source"));
+        lines.push(format!(
+            "\n{} {} ({})",
+            text("kind"),
+            text("name"),
+            text("source")
+        ));
         if entry["outdated"] == true {
-            println!("  the file's entry has changed since");
+            lines.push("  the file's entry has changed since".to_owned());
         }
         for (sign, key) in [('-', "before"), ('+', "after")] {
             for line in text(key).lines() {
-                println!("  {sign} {line}");
+                lines.push(format!("  {sign} {line}"));
             }
         }
     }
-    Ok(())
+    lines.join("\n")
 }
 
 /// Adds a version with the content of an earlier one, in the store of a gateway that does not start.

@@ -10,9 +10,11 @@ use std::{
 };
 
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::{
     demo::{DEMO_EMAIL, Demo},
+    output::OutputOption,
     serve::{StopSignals, until_stopped},
 };
 use crate::{
@@ -47,6 +49,8 @@ pub(crate) struct Options {
     /// The folder of the database and of dev.env
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), String> {
@@ -71,7 +75,9 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
         .map_err(|error| format!("the demo account could not be created: {error}"))?;
     write_env(&env_file, &running, &demo, &token)
         .map_err(|error| format!("{} cannot be written: {error}", env_file.display()))?;
-    println!("{}", welcome(&running, &demo, &env_file));
+    let text = || welcome(&running, &demo, &env_file);
+    let json = as_json(&running, &demo, &env_file);
+    options.output.print(text, &json)?;
     until_stopped(running, signals).await
 }
 
@@ -203,6 +209,15 @@ fn explain(error: &StartError) -> String {
         }
         other => other.to_string(),
     }
+}
+
+fn as_json(running: &Running, demo: &Demo, env_file: &Path) -> Value {
+    let origin = &running.origin;
+    json!({
+        "api": format!("{origin}/v1"), "key": demo.key.reveal(), "portal": format!("{origin}/portal"),
+        "email": DEMO_EMAIL, "password": demo.password,
+        "operator": format!("http://{}", running.operator), "env_file": env_file,
+    })
 }
 
 fn welcome(running: &Running, demo: &Demo, env_file: &Path) -> String {

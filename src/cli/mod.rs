@@ -8,9 +8,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-mod audit;
 mod backup;
-mod budget_commands;
 mod check;
 mod check_changes;
 mod config_commands;
@@ -19,21 +17,20 @@ mod dev;
 mod export;
 mod import;
 mod new_file;
-mod operator_client;
-mod operator_commands;
+mod operator;
+mod output;
 mod progress;
 mod prune;
 mod router_calibrate;
 mod serve;
+mod shell;
 mod store_option;
-mod table;
 mod telemetry;
 
-use budget_commands::BudgetCommand;
 use config_commands::ConfigCommand;
-use operator_commands::{
-    AccountCommand, CreditCommand, KeyCommand, LimitCommand, MemberCommand, ModelCommand,
-    ProjectCommand, SecretCommand, Target,
+use operator::{
+    AccountCommand, BudgetCommand, CreditCommand, KeyCommand, LimitCommand, MemberCommand,
+    ModelCommand, ProjectCommand, RequestOptions, RouteOptions, SecretCommand, Target, audit,
 };
 use router_calibrate::RouterCommand;
 
@@ -56,11 +53,7 @@ enum Command {
         config: PathBuf,
     },
     /// Check a configuration file and every store, server and provider it names; changes nothing
-    Check {
-        /// The configuration file (TOML)
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
-    },
+    Check(check::Options),
     /// Create, show, change and close accounts
     Account {
         #[command(flatten)]
@@ -118,25 +111,9 @@ enum Command {
         command: LimitCommand,
     },
     /// Show the details of one request: its timeline, its hold, its charge
-    Request {
-        #[command(flatten)]
-        target: Target,
-        /// The X-Request-ID of its response, or its ID in the usage rows
-        id: String,
-    },
+    Request(RequestOptions),
     /// Show which model a hybrid would choose for a prompt, and why; calls no provider
-    Route {
-        #[command(flatten)]
-        target: Target,
-        /// The user's message
-        prompt: String,
-        /// The ID of the hybrid
-        #[arg(long, default_value = "svc-hybrid-tiered")]
-        model: String,
-        /// Route for this account, with its plan and conversations [default: a plan with every model]
-        #[arg(long)]
-        account: Option<String>,
-    },
+    Route(RouteOptions),
     /// Tune the routers of hybrids
     Router {
         #[command(subcommand)]
@@ -159,6 +136,10 @@ enum Command {
         #[command(subcommand)]
         command: SecretCommand,
     },
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Write the manual pages
+    Man(shell::Manual),
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -186,7 +167,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("tollgate: {message}");
+            output::tell(&format!("tollgate: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -196,29 +177,90 @@ async fn execute(command: Command) -> Result<(), String> {
     match command {
         Command::Dev(options) => dev::run(options).await,
         Command::Serve { config } => serve::run(&config).await,
-        Command::Check { config } => check::run(&config).await,
-        Command::Account { target, command } => operator_commands::account(&target, command).await,
-        Command::Member { target, command } => operator_commands::member(&target, command).await,
-        Command::Key { target, command } => operator_commands::key(&target, command).await,
-        Command::Project { target, command } => operator_commands::project(&target, command).await,
-        Command::Budget { target, command } => budget_commands::budget(&target, command).await,
+        Command::Check(options) => check::run(&options).await,
+        Command::Account { target, command } => command.run(&target).await,
+        Command::Member { target, command } => command.run(&target).await,
+        Command::Key { target, command } => command.run(&target).await,
+        Command::Project { target, command } => command.run(&target).await,
+        Command::Budget { target, command } => command.run(&target).await,
         Command::Config { target, command } => config_commands::config(&target, command).await,
-        Command::Credit { target, command } => operator_commands::credit(&target, command).await,
-        Command::Limit { target, command } => operator_commands::limit(&target, command).await,
-        Command::Request { target, id } => operator_commands::request(&target, &id).await,
-        Command::Route {
-            target,
-            prompt,
-            model,
-            account,
-        } => operator_commands::route(&target, &prompt, &model, account.as_deref()).await,
+        Command::Credit { target, command } => command.run(&target).await,
+        Command::Limit { target, command } => command.run(&target).await,
+        Command::Request(options) => options.run().await,
+        Command::Route(options) => options.run().await,
         Command::Router { command } => router_calibrate::run(&command),
         Command::Audit(options) => audit::run(&options).await,
         Command::Export(options) => export::run(&options).await,
         Command::Backup(options) => backup::run(options).await,
         Command::Prune(options) => prune::run(&options).await,
         Command::Import(options) => import::run(&options).await,
-        Command::Secret { target, command } => operator_commands::secret(&target, &command).await,
-        Command::Model { target, command } => operator_commands::model(&target, command).await,
+        Command::Secret { target, command } => command.run(&target).await,
+        Command::Model { target, command } => command.run(&target).await,
+        Command::Completions(options) => shell::completions(&options),
+        Command::Man(options) => shell::manual(&options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Calls `each` with the words of every command that does something, and the command.
+    fn each_command(
+        command: &clap::Command,
+        words: &str,
+        each: &mut dyn FnMut(&str, &clap::Command),
+    ) {
+        let inner: Vec<_> = command
+            .get_subcommands()
+            .filter(|inner| inner.get_name() != "help")
+            .collect();
+        if inner.is_empty() {
+            each(words, command);
+        }
+        for inner in inner {
+            each_command(inner, &format!("{words} {}", inner.get_name()), each);
+        }
+    }
+
+    fn built() -> clap::Command {
+        let mut command = Arguments::command();
+        command.build();
+        command
+    }
+
+    #[test]
+    fn every_command_and_argument_has_a_help_text() {
+        let mut silent = Vec::new();
+        each_command(&built(), "tollgate", &mut |words, command| {
+            if command.get_about().is_none() {
+                silent.push(words.to_owned());
+            }
+            for argument in command.get_arguments() {
+                if argument.get_help().is_none() && !argument.is_hide_set() {
+                    silent.push(format!("{words} {}", argument.get_id()));
+                }
+            }
+        });
+        assert!(silent.is_empty(), "{silent:#?}");
+    }
+
+    /// Those without a result: logs of `serve` are JSON already.
+    const WITHOUT_JSON: [&str; 3] = ["tollgate serve", "tollgate completions", "tollgate man"];
+
+    #[test]
+    fn every_command_can_print_json() {
+        let mut without = Vec::new();
+        each_command(&built(), "tollgate", &mut |words, command| {
+            if !command
+                .get_arguments()
+                .any(|argument| argument.get_id() == "json")
+            {
+                without.push(words.to_owned());
+            }
+        });
+        assert_eq!(without, WITHOUT_JSON);
     }
 }

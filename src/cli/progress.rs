@@ -72,14 +72,9 @@ impl Drop for Progress {
     /// Clears the line, so that a message can follow.
     fn drop(&mut self) {
         if self.written.is_some() {
-            eprint!("{CLEAR}");
+            let _ = write!(std::io::stderr(), "{CLEAR}");
         }
     }
-}
-
-/// Prints the result of a command. What was done is done, even if the reader of the output has gone.
-pub(crate) fn say(message: &str) {
-    let _ = writeln!(std::io::stdout(), "{message}");
 }
 
 /// A number with a comma between thousands.

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::{
+    output::OutputOption,
     progress::{Progress, with_commas},
     store_option::{NamedStore, StoreOption},
 };
@@ -23,6 +25,8 @@ pub(crate) struct Options {
     keep_tables: bool,
     #[command(flatten)]
     store: StoreOption,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<(), String> {
@@ -38,8 +42,10 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
             pruned.map_err(|error| format!("{address} cannot be pruned: {error}"))?
         }
     };
-    println!("{}", as_text(&pruned, before, options.keep_tables));
-    Ok(())
+    let text = || as_text(&pruned, before, options.keep_tables);
+    options
+        .output
+        .print(text, &as_json(&pruned, before, options.keep_tables))
 }
 
 /// The first month that stays: that of the date. The present month cannot be removed.
@@ -72,13 +78,28 @@ fn as_text(pruned: &Pruned, before: Month, keep_tables: bool) -> String {
         with_commas(pruned.entries)
     );
     if keep_tables && !pruned.months.is_empty() {
-        let tables = pruned.months.iter();
-        let tables = tables.map(|month| format!("calls_{}", month.replace('-', "_")));
-        let tables = tables.collect::<Vec<_>>().join(", ");
         text.push_str("\nDetached tables, to be archived or dropped: ");
-        text.push_str(&tables);
+        text.push_str(&detached(pruned).join(", "));
     }
     text
+}
+
+fn detached(pruned: &Pruned) -> Vec<String> {
+    let months = pruned.months.iter();
+    let tables = months.map(|month| format!("calls_{}", month.replace('-', "_")));
+    tables.collect()
+}
+
+fn as_json(pruned: &Pruned, before: Month, keep_tables: bool) -> Value {
+    let detached = if keep_tables {
+        detached(pruned)
+    } else {
+        Vec::new()
+    };
+    json!({
+        "before": before.first_day().to_string(), "calls": pruned.calls, "entries": pruned.entries,
+        "detached_tables": detached,
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::table;
+use super::{
+    operator::table,
+    output::{OutputOption, tell},
+};
 use crate::{
     catalog::Catalog,
     config::{Config, CustomWeights, Tools},
@@ -56,9 +59,8 @@ pub(crate) struct Options {
     /// The file for the new router weights
     #[arg(long, value_name = "FILE", requires = "heads")]
     out: Option<PathBuf>,
-    /// Print the whole report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -113,7 +115,7 @@ pub(crate) fn run(command: &RouterCommand) -> Result<(), String> {
         .map_err(|error| format!("{path} cannot be read: {error}"))?;
     let labels = calibrate::read(&text, &setup.catalog)
         .map_err(|wrong| format!("{path} cannot be used:\n- {wrong}"))?;
-    eprintln!("{path}: {} labels", labels.len());
+    tell(&format!("{path}: {} labels", labels.len()));
     let found = calibrate::calibrate(&CalibrationInput {
         labels: &labels,
         catalog: &setup.catalog,
@@ -128,23 +130,19 @@ pub(crate) fn run(command: &RouterCommand) -> Result<(), String> {
     if let Some((out, weights)) = options.out.as_ref().zip(weights) {
         write(out, &weights)?;
         let shown = out.display();
-        eprintln!("{shown} was written; to use it: weights = \"{shown}\" under [routing]");
+        tell(&format!(
+            "{shown} was written; to use it: weights = \"{shown}\" under [routing]"
+        ));
         if report
             .hybrids
             .iter()
             .any(|one| one.verdict.objection().is_some())
         {
-            eprintln!(
-                "warning: the new weights also change how hybrids with unchanged settings choose"
-            );
+            tell("warning: the new weights also change how hybrids with unchanged settings choose");
         }
     }
-    if options.json {
-        println!("{}", as_json(&report)?);
-    } else {
-        print!("{}", as_text(&report));
-    }
-    Ok(())
+    let text = || as_text(&report).trim_end().to_owned();
+    options.output.print(text, &as_json(&report)?)
 }
 
 /// Replaces the file atomically, because a gateway may be watching it. Refuses to overwrite a file of another kind.
@@ -164,33 +162,35 @@ fn write(out: &Path, weights: &[u8]) -> Result<(), String> {
 
 fn warn(report: &Report) {
     for skipped in &report.skipped {
-        eprintln!("not fitted: {skipped}");
+        tell(&format!("not fitted: {skipped}"));
     }
     for hybrid in &report.hybrids {
         let model = &hybrid.model;
         for target in &hybrid.left_out {
-            eprintln!("warning: `{model}`: `{target}` has too few labels and is not considered");
+            tell(&format!(
+                "warning: `{model}`: `{target}` has too few labels and is not considered"
+            ));
         }
         if !hybrid.reached {
             let asked = percent(report.asked_quality);
-            eprintln!(
+            tell(&format!(
                 "warning: `{model}`: no setting reaches {asked} quality; this is the best one"
-            );
+            ));
         }
         if let Some(objection) = hybrid.verdict.objection() {
             let Setting(kept) = &hybrid.before;
-            eprintln!(
+            tell(&format!(
                 "warning: `{model}`: the held-out half does not confirm the fit: {objection}. \
                  Keep {kept}, or add labels"
-            );
+            ));
         }
     }
     if let Some(heads) = report.heads.as_ref().filter(|heads| !heads.better) {
         let (before, after) = (heads.before.rms, heads.after.rms);
-        eprintln!(
+        tell(&format!(
             "warning: new weights are no better on the held-out half (error {after:.4}, \
              before {before:.4}): none were written"
-        );
+        ));
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) fn start(log: &Log) {
         .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        // A line that cannot be written is lost. To report that on standard error would panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     let lines = match log.format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

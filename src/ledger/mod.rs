@@ -64,7 +64,7 @@ pub(crate) use calls_page::{CallsFound, CallsPage};
 pub(crate) use credit::Shortage;
 pub(crate) use edit::Edit;
 pub use embedded::audit_file;
-pub(crate) use embedded::{back_up_file, export_file, probe, prune_file};
+pub(crate) use embedded::{back_up_file, export_file, is_in_use, probe, prune_file};
 pub(crate) use error::{LedgerError, OpenError};
 pub(crate) use health::{Health, Misplaced};
 pub use held::HoldRequest;

@@ -184,6 +184,18 @@ impl Ledger {
         }
     }
 
+    /// The accounts with this email, in any case; newest first.
+    pub(crate) async fn accounts_with_email(
+        &self,
+        email: &str,
+    ) -> Result<Vec<Account>, LedgerError> {
+        // The search finds parts of emails and names as well.
+        let found = self.find_accounts(email, None, MAX_ROWS).await?;
+        let accounts = found.into_iter().map(|found| found.account);
+        let exact = accounts.filter(|account| account.email.eq_ignore_ascii_case(email));
+        Ok(exact.collect())
+    }
+
     /// The accounts with these IDs, in no particular order; unknown IDs are left out.
     pub(crate) async fn accounts_with_ids(
         &self,

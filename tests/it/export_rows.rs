@@ -268,7 +268,7 @@ async fn a_file_is_complete_or_not_there() {
         ),
         (
             vec!["calls", "--output", second, "--account", "acct_nobody"],
-            "there is no account `acct_nobody`; `tollgate account list` shows the IDs",
+            "there is no account `acct_nobody`; `tollgate account list` shows them",
         ),
         (
             vec![

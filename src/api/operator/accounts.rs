@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{body::JsonBody, error::OperatorError, path::Path};
+use super::{body::JsonBody, error::OperatorError, path::Path, query::ReadQuery};
 use crate::{
     api::Json,
     base::{money::NanoUsd, timestamp},
@@ -134,8 +134,21 @@ pub(crate) async fn create(
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
-pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
-    let accounts = gateway.ledger.accounts().await?;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Only accounts with this email, in any case.
+    email: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    ReadQuery(query): ReadQuery<ListQuery>,
+) -> Result<Response, OperatorError> {
+    let accounts = match &query.email {
+        Some(email) => gateway.ledger.accounts_with_email(email).await?,
+        None => gateway.ledger.accounts().await?,
+    };
     let mut shown = Vec::with_capacity(accounts.len());
     for account in &accounts {
         shown.push(AccountObject::new(&gateway, account).await?);

@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
 mod date;
 mod format;
@@ -16,7 +17,8 @@ use self::{
     writer::RowWriter,
 };
 use super::{
-    progress::{say, with_commas},
+    output::OutputOption,
+    progress::with_commas,
     store_option::{NamedStore, StoreOption},
 };
 use crate::ledger::{
@@ -38,8 +40,8 @@ pub(crate) struct Options {
     /// The first day (UTC) or time that is no longer exported [default: no end]
     #[arg(long, value_name = "DATE", value_parser = date)]
     to: Option<Date>,
-    /// The account to export [default: all accounts]
-    #[arg(long, value_name = "ID")]
+    /// The account to export, by its ID or email [default: all accounts]
+    #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     /// How the rows are written
     #[arg(long, value_enum, default_value_t = Format::Csv)]
@@ -47,6 +49,9 @@ pub(crate) struct Options {
     /// Write to this new file instead of standard output; it appears when it is complete
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print the result as JSON: with --output its summary, otherwise the rows, as with --format jsonl
+    #[arg(long)]
+    json: bool,
 }
 
 const HELP: &str = "\
@@ -76,7 +81,12 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
         Some(file) => Output::file(file)?,
         None => Output::Stdout,
     };
-    let mut rows = RowWriter::new(selection.table.columns(), options.format, output);
+    let format = if options.json && options.output.is_none() {
+        Format::Jsonl
+    } else {
+        options.format
+    };
+    let mut rows = RowWriter::new(selection.table.columns(), format, output);
     let exported = match store {
         NamedStore::Postgres(address) => {
             ledger::export_database(&address, &selection, &mut rows).await
@@ -97,8 +107,10 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     };
     match (finished, &options.output) {
         (Ok(count), Some(file)) => {
-            say(&format!("{}: {} rows", file.display(), with_commas(count)));
-            Ok(())
+            let text = || format!("{}: {} rows", file.display(), with_commas(count));
+            let json = json!({ "file": file, "rows": count });
+            let output = OutputOption { json: options.json };
+            output.print(text, &json)
         }
         (Ok(_), None) => Ok(()),
         // The reader of the pipe has seen enough, e.g. `head`.

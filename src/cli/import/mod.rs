@@ -6,11 +6,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::{Map, Value, json};
 
 mod compare;
 
 use self::compare::Compared;
-use super::progress::Progress;
+use super::{
+    output::{OutputOption, tell},
+    progress::Progress,
+};
 use crate::{
     backoffice, conversations,
     db::{
@@ -34,6 +38,8 @@ pub(crate) struct Options {
     /// How many rows are copied in one transaction
     #[arg(long, hide = true, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 /// What is imported.
@@ -79,8 +85,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     }
     let finished = ledger::import::finish(&target).await;
     finished.map_err(|error| failed(&error))?;
-    println!("{}", report(&source, &compared, &address));
-    Ok(())
+    let text = || as_text(&source, &compared, &address);
+    options.output.print(text, &as_json(&source, &compared))
 }
 
 /// A charge that waits in the spool is not in the ledger yet, and the next gateway on the database would not know its
@@ -149,7 +155,9 @@ async fn begin(target: &Connected, source: &Source) -> Result<(), String> {
 async fn copy_all(target: &Connected, source: &Source, batch: u32) -> Result<(), CopyError> {
     let before = copy::rows_copied(target).await?;
     if before > 0 {
-        eprintln!("continuing an import; rows copied before: {before}");
+        tell(&format!(
+            "continuing an import; rows copied before: {before}"
+        ));
     }
     let total: u64 = source.totals.iter().map(|totals| totals.rows).sum();
     let mut progress = Progress::new("rows", Some(total));
@@ -179,7 +187,16 @@ async fn analyze(target: &Connected, source: &Source) -> Result<(), Error> {
     Ok(target.batch_execute(&analyze).await?)
 }
 
-fn report(source: &Source, compared: &Compared, address: &Address) -> String {
+fn as_json(source: &Source, compared: &Compared) -> Value {
+    let rows = source.totals.iter();
+    let rows = rows.map(|totals| (totals.table.to_owned(), json!(totals.rows)));
+    json!({
+        "rows": rows.collect::<Map<_, _>>(), "balances": compared.balances,
+        "entries": source.audit.entries, "charges": source.audit.charges, "equal": true,
+    })
+}
+
+fn as_text(source: &Source, compared: &Compared, address: &Address) -> String {
     let width = source.totals.iter().map(|totals| totals.table.len()).max();
     let width = width.unwrap_or(0);
     let lines = source.totals.iter();

@@ -15,7 +15,9 @@ mod tests;
 use super::sqlite;
 use crate::{
     db::sqlite::schema,
-    ledger::export::{Column, ExportError, Selection, Table, TakeRows, Value},
+    ledger::export::{
+        Column, ExportError, FIND_ACCOUNT, Selection, Table, TakeRows, Value, only_account,
+    },
 };
 
 /// Rows of a page: some milliseconds of reading, about a megabyte of text.
@@ -36,15 +38,32 @@ pub(crate) fn export_file(
         reason: reason.to_string(),
     };
     let connection = open(path).map_err(|reason| failed(&reason))?;
-    let export = Export {
-        connection: &connection,
-        selection,
-        page: PAGE,
-    };
-    export.run(rows).map_err(|error| match error {
+    let exported = with_account_id(&connection, selection.clone()).and_then(|selection| {
+        let export = Export {
+            connection: &connection,
+            selection: &selection,
+            page: PAGE,
+        };
+        export.run(rows)
+    });
+    exported.map_err(|error| match error {
         Failure::Database(error) => failed(&error),
         Failure::Export(error) => error,
     })
+}
+
+/// The selection with the ID of its account, which may be named by its email.
+fn with_account_id(
+    connection: &Connection,
+    mut selection: Selection,
+) -> Result<Selection, Failure> {
+    if let Some(given) = &selection.account {
+        let mut find = connection.prepare(FIND_ACCOUNT)?;
+        let found = find.query_map([given], |row| row.get(0))?;
+        let id = only_account(given, found.collect::<Result<_, _>>()?);
+        selection.account = Some(id.map_err(Failure::Export)?);
+    }
+    Ok(selection)
 }
 
 fn open(path: &Path) -> Result<Connection, String> {
@@ -85,15 +104,6 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn run(&self, rows: &mut dyn TakeRows) -> Result<(), Failure> {
-        if let Some(account) = &self.selection.account {
-            let exists = "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?1)";
-            let exists: bool = self
-                .connection
-                .query_row(exists, [account], |row| row.get(0))?;
-            if !exists {
-                return Err(Failure::Export(ExportError::NoAccount(account.clone())));
-            }
-        }
         match self.selection.table {
             Table::Calls => self.calls(rows),
             Table::Ledger => self.for_each_account(rows, &mut self.entries()?),

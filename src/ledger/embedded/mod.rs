@@ -43,7 +43,7 @@ pub use audit::audit_file;
 pub(crate) use backup::back_up_file;
 pub(crate) use export::export_file;
 pub(crate) use prune::prune_file;
-pub(crate) use sqlite::probe;
+pub(crate) use sqlite::{is_taken as is_in_use, probe};
 
 use self::{
     command::{Command, LimitChange, ModelChange},

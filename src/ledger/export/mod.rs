@@ -46,7 +46,7 @@ impl Table {
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub table: Table,
-    /// `None` for all accounts.
+    /// The ID or the email of an account; `None` for all accounts.
     pub account: Option<String>,
     /// Seconds since 1970; a call counts when it ends, as in `usage_days` and in the ledger.
     pub from: i64,
@@ -137,11 +137,26 @@ pub(crate) trait TakeRows {
     fn page_end(&mut self) -> io::Result<()>;
 }
 
+/// The IDs of the accounts that a selection can mean, at most two of them.
+pub(super) const FIND_ACCOUNT: &str =
+    "SELECT id FROM accounts WHERE id = $1 OR lower(email) = lower($1) LIMIT 2";
+
+/// The ID of the selected account, of those that [`FIND_ACCOUNT`] has found.
+pub(super) fn only_account(given: &str, found: Vec<String>) -> Result<String, ExportError> {
+    match <[String; 1]>::try_from(found) {
+        Ok([id]) => Ok(id),
+        Err(none) if none.is_empty() => Err(ExportError::NoAccount(given.to_owned())),
+        Err(_) => Err(ExportError::SeveralAccounts(given.to_owned())),
+    }
+}
+
 /// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("there is no account `{0}`; `tollgate account list` shows the IDs")]
+    #[error("there is no account `{0}`; `tollgate account list` shows them")]
     NoAccount(String),
+    #[error("several accounts have the email {0}; name one by its ID")]
+    SeveralAccounts(String),
     #[error("{store} cannot be read: {reason}")]
     Store { store: String, reason: String },
     #[error("the rows cannot be written: {0}")]

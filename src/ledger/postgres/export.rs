@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     db::postgres::{Address, Connected, Error},
-    ledger::export::{Column, ExportError, Kind, Selection, Table, TakeRows, Value},
+    ledger::export::{
+        Column, ExportError, FIND_ACCOUNT, Kind, Selection, Table, TakeRows, Value, only_account,
+    },
 };
 
 /// Fetches a page of rows.
@@ -43,10 +45,17 @@ pub(crate) async fn export_database(
             )));
         }
     }
-    if !open_cursor(&connection, selection).await.map_err(broken)? {
-        let account = selection.account.clone().unwrap_or_default();
-        return Err(ExportError::NoAccount(account));
-    }
+    let begun = connection.batch_execute(audit::BEGIN).await;
+    begun.map_err(|error| broken(error.into()))?;
+    let account = match &selection.account {
+        None => None,
+        Some(given) => {
+            let found = find_account(&connection, given).await.map_err(broken)?;
+            Some(only_account(given, found)?)
+        }
+    };
+    let opened = open_cursor(&connection, selection, account.as_ref()).await;
+    opened.map_err(broken)?;
     loop {
         let page = connection.query_typed(FETCH, &[]).await;
         let page = page.map_err(|error| broken(error.into()))?;
@@ -65,17 +74,18 @@ pub(crate) async fn export_database(
         .map_err(|error| broken(error.into()))
 }
 
-/// Begins the transaction and opens the cursor `export` in it; returns whether the selected account exists.
-async fn open_cursor(connection: &Connected, selection: &Selection) -> Result<bool, Error> {
-    connection.batch_execute(audit::BEGIN).await?;
-    let account = selection.account.as_ref();
-    if let Some(account) = account {
-        let exists = "SELECT 1 FROM accounts WHERE id = $1";
-        let named = [(account as _, Type::TEXT)];
-        if connection.query_typed(exists, &named).await?.is_empty() {
-            return Ok(false);
-        }
-    }
+async fn find_account(connection: &Connected, given: &str) -> Result<Vec<String>, Error> {
+    let given = [(&given as &(dyn ToSql + Sync), Type::TEXT)];
+    let found = connection.query_typed(FIND_ACCOUNT, &given).await?;
+    Ok(found.iter().map(|row| row.get(0)).collect())
+}
+
+/// Opens the cursor `export`.
+async fn open_cursor(
+    connection: &Connected,
+    selection: &Selection,
+    account: Option<&String>,
+) -> Result<(), Error> {
     let (from_ms, to_ms) = selection.ms();
     let (first_day, end_day) = selection.days();
     let period: [(&(dyn ToSql + Sync), Type); 2] = match selection.table {
@@ -89,7 +99,7 @@ async fn open_cursor(connection: &Connected, selection: &Selection) -> Result<bo
     }
     let declare = declare_sql(selection.table, account.is_some());
     connection.execute_typed(&declare, &parameters).await?;
-    Ok(true)
+    Ok(())
 }
 
 /// The view `ledger` with the period in the terms of an index: the view computes the seconds of a charge.

@@ -23,6 +23,11 @@ pub fn tollgate(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     for kept in ["PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"] {
         command.envs(std::env::var(kept).map(|value| (kept, value)));
     }
+    if arguments[0] == "check" {
+        // The default port may be in use on this machine.
+        command.env("TOLLGATE__SERVER__LISTEN", "127.0.0.1:0");
+        command.env("TOLLGATE__OPERATOR__LISTEN", "127.0.0.1:0");
+    }
     command.envs(environment.iter().copied());
     command
 }

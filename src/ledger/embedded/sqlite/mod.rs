@@ -38,6 +38,7 @@ pub(crate) mod spans;
 mod unposted;
 
 pub(crate) use held_now::HeldNow;
+pub(crate) use lock::is_taken;
 pub(crate) use open::{check_soundness, check_version, is_damage, probe, read_only};
 pub(crate) use reader::Reader;
 

@@ -1,25 +1,33 @@
-//! `tollgate budget`: budgets through the operator API of a running gateway.
+//! `tollgate budget`.
 
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::operator_commands::{Target, segment, send};
+use super::{Target, segment};
 
 #[derive(Subcommand)]
 pub(crate) enum BudgetCommand {
     /// Set a budget, from the next request on; it replaces the one of the same place and period
     Set(Box<SetBudget>),
     /// List an account's budgets with what is spent and held of each
-    List { account: String },
+    List {
+        /// The account's ID or email
+        account: String,
+    },
     /// Remove a budget, from the next request on
-    Remove { budget: String },
+    Remove {
+        /// The budget's ID, from the list
+        budget: String,
+    },
 }
 
 #[derive(Args)]
 pub(crate) struct SetBudget {
+    /// The account's ID or email
     account: String,
     /// US dollars, for example 20.00
+    #[arg(allow_hyphen_values = true)]
     amount: String,
     /// How long the amount is for
     #[arg(long, value_enum)]
@@ -82,17 +90,22 @@ impl SetBudget {
     }
 }
 
-pub(crate) async fn budget(target: &Target, command: BudgetCommand) -> Result<(), String> {
-    let (method, path, body) = match command {
-        BudgetCommand::Set(set) => (Method::PUT, "/operator/budgets".into(), Some(set.body())),
-        BudgetCommand::List { account } => {
-            let path = format!("/operator/accounts/{}/budgets", segment(&account));
-            (Method::GET, path, None)
-        }
-        BudgetCommand::Remove { budget } => {
-            let path = format!("/operator/budgets/{}", segment(&budget));
-            (Method::DELETE, path, None)
-        }
-    };
-    send(target, method, &path, body).await
+impl BudgetCommand {
+    pub(crate) async fn run(self, target: &Target) -> Result<(), String> {
+        let (method, path, body) = match self {
+            Self::Set(mut set) => {
+                set.account = target.account_id(&set.account).await?;
+                (Method::PUT, "/operator/budgets".into(), Some(set.body()))
+            }
+            Self::List { account } => {
+                let path = target.account_path(&account).await? + "/budgets";
+                (Method::GET, path, None)
+            }
+            Self::Remove { budget } => {
+                let path = format!("/operator/budgets/{}", segment(&budget));
+                (Method::DELETE, path, None)
+            }
+        };
+        target.send(method, &path, body).await
+    }
 }

@@ -6,7 +6,7 @@ use axum::http::Method;
 use clap::Args;
 use serde_json::Value;
 
-use super::operator_commands::Target;
+use super::Target;
 use crate::{
     api::operator::AuditObject,
     db::postgres::Address,
@@ -30,11 +30,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
         let response = options.target.call(Method::POST, "/operator/audit", None);
         response.await?
     };
-    if options.target.wants_json() {
-        println!("{audit}");
-    } else {
-        println!("{}", as_text(&audit));
-    }
+    options.target.output.print(|| as_text(&audit), &audit)?;
     match audit["ok"] {
         Value::Bool(true) => Ok(()),
         _ => Err("the ledger does not add up".into()),

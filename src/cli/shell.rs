@@ -1,0 +1,50 @@
+//! `tollgate completions` and `tollgate man`: what a shell and a manual know of the command line, made from its definition.
+
+use std::{io, path::PathBuf};
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::{Arguments, output};
+
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+const HELP: &str = "\
+Examples:
+
+  tollgate completions bash > /etc/bash_completion.d/tollgate
+  tollgate completions zsh > \"${fpath[1]}/_tollgate\"
+  tollgate completions fish > ~/.config/fish/completions/tollgate.fish";
+
+#[derive(Args)]
+pub(crate) struct Manual {
+    /// The folder to write the pages to, e.g. /usr/local/share/man/man1
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Prints the completions.
+pub(crate) fn completions(options: &Completions) -> Result<(), String> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        options.shell,
+        &mut Arguments::command(),
+        "tollgate",
+        &mut script,
+    );
+    output::print(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// Writes a page for the program and for each of its commands.
+pub(crate) fn manual(options: &Manual) -> Result<(), String> {
+    let folder = &options.folder;
+    let failed = |error: io::Error| format!("{} cannot be written: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Arguments::command(), folder).map_err(failed)
+}

@@ -1,0 +1,276 @@
+//! Commands as other programs use them: in pipes, on full disks, with JSON and with emails in place of IDs.
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    net::TcpListener,
+    process::{Output, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    process::{Process, run, text, tollgate},
+    stores,
+};
+
+const NAMES: [&str; 2] = ["TOLLGATE_OPERATOR_URL", "TOLLGATE_OPERATOR_TOKEN"];
+
+fn with<'a>(environment: &'a BTreeMap<String, String>) -> [(&'a str, &'a str); 2] {
+    NAMES.map(|name| (name, environment[name].as_str()))
+}
+
+fn json(environment: &BTreeMap<String, String>, arguments: &[&str]) -> Value {
+    let output = run(arguments, &with(environment));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs a command whose output goes to a device that is always full.
+fn on_full_disk(environment: &BTreeMap<String, String>, arguments: &[&str]) -> Output {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = tollgate(arguments, &with(environment));
+    let command = command.stdout(full).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+/// Runs a command whose output goes into a pipe that was closed.
+fn into_closed_pipe(environment: &BTreeMap<String, String>, arguments: &[&str]) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = tollgate(arguments, &with(environment));
+    let command = command.stdout(writer).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+#[tokio::test]
+async fn a_closed_pipe_ends_a_command_quietly_and_a_full_disk_fails_it() {
+    let data = TempDir::new().unwrap();
+    let (_process, environment) = Process::dev(data.path()).await;
+    let database = data.path().join("tollgate.db");
+    let database = database.to_str().unwrap();
+    for arguments in [
+        &["account", "list"][..],
+        &["model", "list", "--json"],
+        &["audit"],
+        &["route", "Hello"],
+        &["config", "show"],
+        &["export", "ledger", "--database", database],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let output = into_closed_pipe(&environment, arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), stderr.as_str()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+    }
+    for arguments in [
+        &["account", "list"][..],
+        &["account", "list", "--json"],
+        &["audit"],
+        &["export", "ledger", "--database", database],
+    ] {
+        let output = on_full_disk(&environment, arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(
+            stderr.contains("No space left on device"),
+            "{arguments:?}: {stderr}"
+        );
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+    }
+    let email = ["account", "create", "--email", "full@example.com"];
+    let output = on_full_disk(&environment, &email);
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("it was done, but standard output"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_printed_is_not_lost() {
+    let data = TempDir::new().unwrap();
+    let (_process, environment) = Process::dev(data.path()).await;
+    let account = json(
+        &environment,
+        &["account", "create", "--email", "a@example.com", "--json"],
+    );
+    let id = account["id"].as_str().unwrap();
+    let keys = || json(&environment, &["key", "list", id, "--json"])["data"].clone();
+    let create = ["key", "create", id, "--name", "laptop"];
+    for output in [
+        on_full_disk(&environment, &create),
+        into_closed_pipe(&environment, &create),
+    ] {
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("The key was deleted again"), "{stderr}");
+        assert!(!stderr.contains("sk-svc-"), "{stderr}");
+        assert_eq!(keys(), Value::Array(Vec::new()));
+    }
+
+    // Programs use the present secret, and a second rotation would end it.
+    let created = json(&environment, &["key", "create", id, "--json"]);
+    let key = created["id"].as_str().unwrap();
+    let output = on_full_disk(&environment, &["key", "rotate", key]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("was written to standard error"), "{stderr}");
+    let prefix = keys()[0]["prefix"].as_str().unwrap().to_owned();
+    assert!(
+        stderr.contains(&prefix) && prefix != created["prefix"],
+        "{stderr}"
+    );
+
+    let invite = ["account", "invite", id, "b@example.com"];
+    let output = on_full_disk(&environment, &invite);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("invite b@example.com again"), "{stderr}");
+}
+
+#[tokio::test]
+async fn an_account_is_named_by_its_email() {
+    let data = TempDir::new().unwrap();
+    let (_process, environment) = Process::dev(data.path()).await;
+    let create = ["account", "create", "--email", "Ada@example.com", "--json"];
+    let account = json(&environment, &create);
+    let id = account["id"].as_str().unwrap();
+    let email = "ada@example.com";
+    assert_eq!(
+        json(&environment, &["account", "show", email, "--json"])["id"],
+        id
+    );
+    json(&environment, &["credit", "grant", email, "5", "--json"]);
+    assert_eq!(
+        json(&environment, &["credit", "list", email, "--json"])["data"][0]["account_id"],
+        id
+    );
+    assert_eq!(
+        json(&environment, &["key", "create", email, "--json"])["account_id"],
+        id
+    );
+    let budget = ["budget", "set", email, "3", "--period", "month", "--json"];
+    assert_eq!(json(&environment, &budget)["account"], id);
+    let limit = ["limit", "set", "--account", email, "--rpm", "7", "--json"];
+    assert_eq!(json(&environment, &limit)["account"], id);
+    json(
+        &environment,
+        &["route", "Hello", "--account", email, "--json"],
+    );
+    let database = data.path().join("tollgate.db");
+    let database = database.to_str().unwrap();
+    let export = [
+        "export",
+        "ledger",
+        "--account",
+        email,
+        "--database",
+        database,
+    ];
+    let rows = text(&run(&export, &[]).stdout);
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    assert!(rows.contains(id), "{rows}");
+    let summary = json(
+        &environment,
+        &[
+            "export",
+            "ledger",
+            "--account",
+            email,
+            "--database",
+            database,
+            "--json",
+        ],
+    );
+    assert_eq!(
+        summary["account_id"], id,
+        "rows are JSON lines, and there is one"
+    );
+
+    json(&environment, &create);
+    for arguments in [&["account", "show", email][..], &export] {
+        let output = run(arguments, &with(&environment));
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(
+            stderr.contains("accounts have the email ada@example.com"),
+            "{stderr}"
+        );
+    }
+    let output = run(
+        &["account", "close", "bob@example.com"],
+        &with(&environment),
+    );
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("no account has the email bob@example.com"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_check_finds_a_port_in_use_and_is_made_offline() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap();
+    // A provider that refuses connections is wrong, unless the check is made offline.
+    let written = format!(
+        "{}deployments = [{{ model = \"*\", provider = \"far\" }}]\n\
+         [providers.far]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\n",
+        stores::lines(folder.path()),
+    );
+    std::fs::write(&config, written).unwrap();
+    let check = |more: &[&str]| {
+        let mut arguments = vec!["check", "--json", "--config", config.to_str().unwrap()];
+        arguments.extend(more);
+        let listen = port.to_string();
+        let environment = [
+            (
+                "TOLLGATE_OPERATOR_TOKEN",
+                "7c1f9a04e6b25d83d0487ae1936bf25c",
+            ),
+            ("TOLLGATE__SERVER__LISTEN", &listen),
+        ];
+        let output = run(&arguments, &environment);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        let wrong = checks.iter().filter(|check| check["state"] == "wrong");
+        let wrong = wrong.map(|check| check["what"].as_str().unwrap().to_owned());
+        assert_eq!(report["ok"], output.status.success());
+        (wrong.collect::<Vec<_>>(), report)
+    };
+    let (wrong, report) = check(&[]);
+    assert_eq!(wrong, ["server.listen", "provider `far`"], "{report}");
+    assert!(
+        report.to_string().contains("in use by another program"),
+        "{report}"
+    );
+    drop(taken);
+    let (wrong, report) = check(&["--offline"]);
+    assert!(wrong.is_empty(), "{report}");
+}
+
+#[test]
+fn completions_and_manual_pages_have_every_command() {
+    let folder = TempDir::new().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&run(&["completions", shell], &[]).stdout);
+        assert!(
+            script.contains("rotate") && script.contains("reset-two-factor"),
+            "{shell}"
+        );
+    }
+    let pages = folder.path().join("man1");
+    let output = run(&["man", pages.to_str().unwrap()], &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+    assert!(page("tollgate.1").contains("tollgate\\-account"));
+    assert!(page("tollgate-key-rotate.1").contains("\\-\\-grace"));
+}
