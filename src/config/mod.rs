@@ -21,6 +21,7 @@ mod aliases;
 mod body_memory;
 pub(crate) mod changes;
 mod environment;
+mod files;
 mod limits_section;
 mod mail;
 mod oidc;

@@ -14,6 +14,7 @@ use super::{
     aliases::aliases,
     body_memory::body_memory,
     changes::{Applied, Base, Revision},
+    files::{read_text, readable_file},
     limits_section::limits,
     mail::mail,
     oidc::oidc,
@@ -24,7 +25,7 @@ use super::{
     retries::retries,
     tools::tools,
     upstreams::{deployment, provider, routing},
-    values::{Environment, address, http_url, list, readable_file, seconds, secret, store_url},
+    values::{Environment, address, http_url, list, seconds, secret, store_url},
 };
 use crate::{
     base::{
@@ -407,7 +408,7 @@ fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let file = section.optional("file", "the path of a readable file", readable_file);
     let extends = section.flag("extends").unwrap_or(true);
     let read = file.clone().map(|path| {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = read_text(&path).unwrap_or_default();
         let read = if extends {
             built_in.extended_by(&text)
         } else {

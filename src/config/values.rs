@@ -3,12 +3,12 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
     time::Duration,
 };
 
 use axum::http::Uri;
 
+use super::files::secret_of_file;
 use crate::base::{
     checked_toml::{self, Section, Value, as_text},
     keys::Secret,
@@ -27,10 +27,10 @@ pub(crate) fn secret(
     let (env_key, file_key) = (format!("{key}_env"), format!("{key}_file"));
     let message = format!("does not belong here: use `{env_key}` or `{file_key}`");
     section.refuse(key, &message);
-    let file = section.optional(&file_key, "the path of a readable file", readable_file);
+    let file = section.optional(&file_key, "the path of a readable file", secret_of_file);
     let named = section.text(&env_key, "the name of an environment variable");
     let text = match (file, named.as_deref().or(default_variable)) {
-        (Some(path), _) => std::fs::read_to_string(path).ok()?,
+        (Some(text), _) => text,
         (None, Some(variable)) => {
             let Some(text) = environment.get(variable) else {
                 let hint = "which is not set; export it, or name another variable";
@@ -56,12 +56,11 @@ pub(crate) fn store_url(
     expected: &str,
     environment: &Environment,
 ) -> Option<String> {
-    let file = section.optional("url_file", "the path of a readable file", readable_file);
+    let file = section.optional("url_file", "the path of a readable file", secret_of_file);
     let named = section.text("url_env", "the name of an environment variable");
     let plain = section.optional_secret("url", expected, as_text);
-    if let Some(path) = file {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        return Some(text.trim().to_owned());
+    if file.is_some() {
+        return file;
     }
     let Some(variable) = named else {
         return plain;
@@ -130,11 +129,6 @@ pub(crate) fn list<T>(
         read
     });
     read.collect()
-}
-
-pub(crate) fn readable_file(value: &Value) -> Option<PathBuf> {
-    let path = PathBuf::from(as_text(value)?);
-    std::fs::read(&path).ok().map(|_| path)
 }
 
 /// Whether traffic to this URL cannot be intercepted: it uses TLS or stays on this machine. A URL with a user is not

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     base::checked_toml::{self, Value},
     catalog,
+    config::files,
 };
 
 impl Base {
@@ -17,7 +18,7 @@ impl Base {
         let file = self
             .at(&["catalog", "file"])
             .and_then(|node| match &node.value {
-                Value::Text(path) => std::fs::read_to_string(path).ok(),
+                Value::Text(path) => files::read_text(path.as_ref()).ok(),
                 _ => None,
             });
         let flag = self.at(&["catalog", "extends"]).map(|node| &node.value);
