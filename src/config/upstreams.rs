@@ -17,6 +17,19 @@ use crate::{
     routing::Scorer,
 };
 
+const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
+const GEMINI_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+
+/// The URL of a kind of provider without `base_url`: the vendors' own APIs have a known address, while a compatible server
+/// can be anywhere.
+pub(super) fn known_url(kind: &str) -> Option<&'static str> {
+    match kind {
+        "anthropic" => Some(ANTHROPIC_URL),
+        "gemini" => Some(GEMINI_URL),
+        _ => None,
+    }
+}
+
 pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provider {
     let expected = "`openai`, `anthropic`, `gemini` or `simulator`";
     let kind = section.required("kind", expected, |value| match as_text(value)?.as_str() {
@@ -31,16 +44,15 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         return Provider::Simulator;
     };
     let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
-    // The vendors' own APIs have a known address; a compatible server can be anywhere.
     let base_url = match kind {
         ProviderKind::OpenAi => section.required("base_url", expected, http_url),
         ProviderKind::Anthropic => {
             let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| "https://api.anthropic.com/v1".into()))
+            Some(given.unwrap_or_else(|| ANTHROPIC_URL.into()))
         }
         ProviderKind::Gemini => {
             let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| "https://generativelanguage.googleapis.com/v1beta".into()))
+            Some(given.unwrap_or_else(|| GEMINI_URL.into()))
         }
     };
     let api_keys = api_keys(&mut section, environment);

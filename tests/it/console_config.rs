@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::{
     Step, TestGateway,
@@ -110,7 +111,10 @@ async fn a_price_is_previewed_applied_charged_kept_and_rolled_back() {
     answering(&gateway);
     let browser = person(&gateway).await;
     let page = browser.get(PAGE).await;
-    assert!(page.assert_page().contains("Nothing was changed here"));
+    assert!(
+        page.assert_page()
+            .contains("No changes: the file is used as it is.")
+    );
     assert_eq!(charge_of_a_call(&gateway).await, 5 * 2_000 + 100 * 9_000);
 
     let page = browser.get(FORM).await;
@@ -228,6 +232,11 @@ async fn what_check_would_refuse_changes_nothing_and_is_kept_in_the_form() {
             "cheap",
             "model `svc-standard`: `models[0].output` is &quot;cheap&quot;; expected US dollars",
         ),
+        (
+            "f.output",
+            "0,15",
+            "“Output price” is 0,15. Write decimals after a point, e.g. 0.15, and no comma.",
+        ),
         ("f.output", "", "`models[0].output` is missing"),
         ("f.min_output", "900000", "is above `max_output`"),
         (
@@ -326,7 +335,15 @@ async fn what_check_would_refuse_changes_nothing_and_is_kept_in_the_form() {
 /// A console operator cannot read other secrets of the machine by sending them to a host of their own.
 #[tokio::test]
 async fn only_secrets_that_the_file_allows_can_be_named() {
-    let settings = [("OPERATOR__PROVIDER_SECRETS", "EXTRA_*, /run/secrets/*")];
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let allowed = format!(
+        "EXTRA_*, /run/secrets/*, /dev/zero, {}/*",
+        folder.path().display()
+    );
+    let settings = [("OPERATOR__PROVIDER_SECRETS", &*allowed)];
     let gateway = TestGateway::start_set(&settings).await;
     let put = async |provider: &str| {
         let changes = json!({ "providers": { "fake": { "set": provider } } });
@@ -336,13 +353,33 @@ async fn only_secrets_that_the_file_allows_can_be_named() {
             .await;
         checked.assert_ok()["mistakes"].to_string()
     };
-    let url = "kind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    let to = |address: &str| format!("kind = \"openai\"\nbase_url = \"http://{address}/v2\"\n");
+    let (known, url) = (to(&gateway.upstream.address.to_string()), to("127.0.0.1:9"));
     assert_eq!(
-        put(&format!("{url}api_key_env = \"PROVIDER_KEY\"")).await,
+        put(&format!("{known}api_key_env = \"PROVIDER_KEY\"")).await,
         "[]",
-        "the file names it"
+        "the file sends it there"
+    );
+    let mistakes = put("kind = \"openai\"\napi_key_env = \"PROVIDER_KEY\"").await;
+    assert!(mistakes.contains("which needs a `base_url`"), "{mistakes}");
+    let (named_pipe, bound) = (
+        format!("api_key_file = \"{}\"", pipe.display()),
+        format!(
+            "names PROVIDER_KEY, which the file’s providers send to http://{} and nowhere else",
+            gateway.upstream.address
+        ),
     );
     for (secret, told) in [
+        ("api_key_env = \"PROVIDER_KEY\"", &*bound),
+        (
+            "api_key_env = \"PROVIDER_KEY\"\nx = 99999999999999999999",
+            &*bound,
+        ),
+        (&*named_pipe, "expected the path of a readable file"),
+        (
+            "api_key_file = \"/dev/zero\"",
+            "expected the path of a readable file",
+        ),
         (
             "api_key_env = \"TOLLGATE_OPERATOR_TOKEN\"",
             "names TOLLGATE_OPERATOR_TOKEN, which no provider of the file names",
@@ -390,7 +427,7 @@ async fn of_two_operators_the_second_is_told_and_loses_nothing() {
         let refused = post(&second, MODELS, &mine, step).await;
         assert_eq!(refused.status, 409, "{}", refused.text);
         for text in [
-            "changed meanwhile",
+            "changed in the meantime",
             &first.email,
             "value=\"77.00\"",
             "name=\"based_on\" value=\"1\"",

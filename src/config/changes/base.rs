@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Applied, Revision};
+use super::{Applied, Revision, secrets};
 use crate::{
     base::{
         checked_toml::{self, Mistake, Node, Origin, Value},
@@ -57,6 +57,10 @@ impl Base {
     }
 
     pub(crate) fn config(self: &Arc<Self>, revision: &Revision) -> Result<Config, Vec<Mistake>> {
+        let refused = secrets::mistakes(self, &revision.changes);
+        if !refused.is_empty() {
+            return Err(refused); // before a file is opened that a change names
+        }
         let (applied, mut mistakes) = Applied::to(self, &revision.changes);
         match read::config(applied, &self.environment) {
             Ok(config) if mistakes.is_empty() => Ok(Config {

@@ -1,97 +1,153 @@
-//! Which secrets the providers of changes may use.
+//! Which secrets the providers of changes may use, and to which hosts they may be sent.
 //!
 //! A change names a variable or a file, and the host to which its content is sent. Operators of the console need not be
-//! those who may read every secret of the machine, so only the secrets that the file's own providers name can be named,
-//! and those that the file allows in `operator.provider_secrets`.
+//! those who may read every secret of the machine. So a secret that the file's own providers name is sent only to where
+//! they send it (scheme, host and port), and no other can be named, unless the file allows it in
+//! `operator.provider_secrets`: then it can be sent anywhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use toml::{Table, Value as Toml};
+use axum::http::Uri;
 
-use super::{Base, Changes, Kind, entries::Provenance};
-use crate::base::checked_toml::{Mistake, Origin, Value};
+use super::{Base, Changes};
+use crate::{
+    base::checked_toml::{self, Mistake, Node, Origin, Value, as_text},
+    config::upstreams::known_url,
+};
 
-/// Names of variables and paths of files; one may end with `*`.
 #[derive(Debug, Default)]
-pub(crate) struct ProviderSecrets(BTreeSet<String>);
+struct ProviderSecrets {
+    /// Names of variables and paths of files that may be sent anywhere; one may end with `*`.
+    anywhere: BTreeSet<String>,
+    /// Where the file's providers send their secrets.
+    bound: BTreeMap<String, BTreeSet<String>>,
+}
 
 impl ProviderSecrets {
     fn of(base: &Base) -> Self {
-        let mut allowed = BTreeSet::new();
-        match base
-            .at(&["operator", "provider_secrets"])
-            .map(|node| &node.value)
-        {
-            Some(Value::List(items)) => {
-                allowed.extend(items.iter().filter_map(|item| match &item.value {
-                    Value::Text(text) => Some(text.clone()),
-                    _ => None,
-                }));
-            }
+        let listed = base.at(&["operator", "provider_secrets"]);
+        let anywhere = match listed.map(|node| &node.value) {
+            Some(Value::List(items)) => items
+                .iter()
+                .filter_map(|item| as_text(&item.value))
+                .collect(),
             // From the environment: one text with commas.
-            Some(Value::Text(text)) => {
-                allowed.extend(text.split(',').map(|name| name.trim().to_owned()));
+            Some(Value::Text(text)) => text.split(',').map(|name| name.trim().to_owned()).collect(),
+            _ => BTreeSet::new(),
+        };
+        let mut bound: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let providers = match base.at(&["providers"]).map(|node| &node.value) {
+            Some(Value::Table(providers)) => Some(providers),
+            _ => None,
+        };
+        for provider in providers.into_iter().flat_map(BTreeMap::values) {
+            let Some(to) = destination(provider) else {
+                continue;
+            };
+            for (_, secret) in named(provider) {
+                bound.entry(secret).or_default().insert(to.clone());
             }
-            _ => {}
         }
-        for entry in base.entries(Kind::Provider, &Changes::default()) {
-            if let Some((Provenance::File, provider)) = &entry.original {
-                allowed.extend(named(provider).into_iter().map(|(_, name)| name));
-            }
-        }
-        Self(allowed)
+        Self { anywhere, bound }
     }
 
-    fn allow(&self, name: &str) -> bool {
+    /// Why a secret may not be sent there; `None` if it may.
+    fn refusal(&self, secret: &str, to: Option<&str>) -> Option<String> {
+        if self.is_allowed_anywhere(secret) {
+            return None;
+        }
+        let Some(known) = self.bound.get(secret) else {
+            return Some(
+                "which no provider of the file names; add it to `operator.provider_secrets` in the file to allow it"
+                    .into(),
+            );
+        };
+        let Some(to) = to else {
+            return Some("which needs a `base_url` that says where it is sent".into());
+        };
+        if known.contains(to) {
+            return None;
+        }
+        let known: Vec<_> = known.iter().map(String::as_str).collect();
+        Some(format!(
+            "which the file’s providers send to {} and nowhere else; add it to `operator.provider_secrets` in the file \
+             to allow any `base_url`",
+            known.join(" and ")
+        ))
+    }
+
+    fn is_allowed_anywhere(&self, name: &str) -> bool {
         // `..` could lead out of an allowed folder.
         if name.split('/').any(|step| step == "..") {
-            return self.0.contains(name);
+            return self.anywhere.contains(name);
         }
-        self.0
-            .iter()
-            .any(|allowed| match allowed.strip_suffix('*') {
-                Some(prefix) => name.starts_with(prefix),
-                None => name == allowed,
-            })
+        let mut allowed = self.anywhere.iter();
+        allowed.any(|allowed| match allowed.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == allowed,
+        })
+    }
+}
+
+fn setting<'a>(provider: &'a Node, key: &str) -> Option<&'a Value> {
+    match &provider.value {
+        Value::Table(settings) => settings.get(key).map(|node| &node.value),
+        _ => None,
     }
 }
 
 /// The secrets that a provider names, with the keys that name them.
-fn named(provider: &Table) -> Vec<(&'static str, String)> {
+fn named(provider: &Node) -> Vec<(&'static str, String)> {
     let mut names = Vec::new();
     for key in ["api_key_env", "api_key_file"] {
-        match provider.get(key) {
-            Some(Toml::String(name)) => names.push((key, name.clone())),
-            Some(Toml::Array(items)) => {
-                let items = items.iter().filter_map(Toml::as_str);
-                names.extend(items.map(|name| (key, name.to_owned())));
+        match setting(provider, key) {
+            Some(Value::List(items)) => {
+                let items = items.iter().filter_map(|item| as_text(&item.value));
+                names.extend(items.map(|name| (key, name)));
             }
-            _ => {}
+            Some(value) => names.extend(as_text(value).map(|name| (key, name))),
+            None => {}
         }
     }
     names
 }
 
+/// Scheme, host and port to which a provider sends its key; `None` if it has no URL that can be read.
+fn destination(provider: &Node) -> Option<String> {
+    let url = match setting(provider, "base_url") {
+        Some(url) => as_text(url)?,
+        None => known_url(&as_text(setting(provider, "kind")?)?)?.to_owned(),
+    };
+    let url: Uri = url.parse().ok()?;
+    let scheme = url.scheme_str()?.to_ascii_lowercase();
+    let host = url.host()?.to_ascii_lowercase();
+    let usual = if scheme == "https" { 443 } else { 80 };
+    Some(match url.port_u16() {
+        Some(port) if port != usual => format!("{scheme}://{host}:{port}"),
+        _ => format!("{scheme}://{host}"),
+    })
+}
+
 /// What is wrong with the secrets and the URLs of changed providers.
 pub(super) fn mistakes(base: &Base, changes: &Changes) -> Vec<Mistake> {
-    let allowed = ProviderSecrets::of(base);
+    let secrets = ProviderSecrets::of(base);
     let mut mistakes = Vec::new();
     for (name, change) in &changes.providers {
         let text = change.set.as_deref().unwrap_or_default();
-        let entry: Table = text.parse().unwrap_or_default();
+        let Ok(provider) = checked_toml::parse(text) else {
+            continue; // reported where changes are made, by the same parser
+        };
         let mut report = |message: String| {
             let origin = Origin::Change(format!("provider `{name}`"));
             mistakes.push(Mistake { origin, message });
         };
-        for (key, secret) in named(&entry) {
-            if !allowed.allow(&secret) {
-                report(format!(
-                    "`{key}` names {secret}, which no provider of the file names; add it to `operator.provider_secrets` \
-                     in the file to allow it"
-                ));
+        let to = destination(&provider);
+        for (key, secret) in named(&provider) {
+            if let Some(reason) = secrets.refusal(&secret, to.as_deref()) {
+                report(format!("`{key}` names {secret}, {reason}"));
             }
         }
-        let url = entry.get("base_url").and_then(Toml::as_str);
+        let url = setting(&provider, "base_url").and_then(as_text);
         if url.is_some_and(|url| url.contains('@')) {
             report(
                 "`base_url` has a user or a password in it; use `api_key_env` or `api_key_file`"
@@ -100,4 +156,54 @@ pub(super) fn mistakes(base: &Base, changes: &Changes) -> Vec<Mistake> {
         }
     }
     mistakes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(provider: &str) -> Option<String> {
+        destination(&checked_toml::parse(provider).unwrap())
+    }
+
+    #[test]
+    fn a_destination_is_scheme_host_and_port() {
+        for (provider, expected) in [
+            (
+                "base_url = \"https://API.example.com/v1\"",
+                "https://api.example.com",
+            ),
+            (
+                "base_url = \"https://api.example.com:443/v2\"",
+                "https://api.example.com",
+            ),
+            (
+                "base_url = \"http://api.example.com:443/v1\"",
+                "http://api.example.com:443",
+            ),
+            (
+                "base_url = \"https://api.example.com.evil/v1\"",
+                "https://api.example.com.evil",
+            ),
+            (
+                "base_url = \"https://u:p@api.example.com/v1\"",
+                "https://api.example.com",
+            ),
+            ("kind = \"anthropic\"", "https://api.anthropic.com"),
+            (
+                "kind = \"gemini\"\nbase_url = \"http://[::1]:9/v1\"",
+                "http://[::1]:9",
+            ),
+        ] {
+            assert_eq!(to(provider).as_deref(), Some(expected), "{provider}");
+        }
+        for provider in [
+            "kind = \"openai\"",
+            "base_url = 5",
+            "base_url = \"/v1\"",
+            "kind = \"anthropic\"\nbase_url = 5",
+        ] {
+            assert_eq!(to(provider), None, "{provider}");
+        }
+    }
 }
