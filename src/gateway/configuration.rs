@@ -4,9 +4,11 @@
 //! code and with the same checks as at the start. What cannot be used changes nothing, and running calls finish with the
 //! routes that they started with.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use arc_swap::ArcSwapOption;
 use tokio::task::spawn_blocking;
 
 use super::{Gateway, Routes};
@@ -18,28 +20,89 @@ use crate::{
     },
 };
 
+/// Time between two attempts to use a version that could not be used, because what it lacks may be there by now.
+const RETRY: Duration = Duration::from_secs(2);
+
 pub(crate) struct Configuration {
-    /// The newest known version. The lock is held while routes are built, so that they are built one after the other.
-    wanted: Mutex<Revision>,
+    /// The lock is never held while routes are built.
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// The newest known version, which may not be in use.
+    newest: Revision,
     /// Why the newest version is not in use here.
-    problem: ArcSwapOption<String>,
+    problem: Option<Problem>,
+}
+
+struct Problem {
+    /// The version that cannot be used.
+    number: i64,
+    reason: Arc<String>,
+    tried: Instant,
 }
 
 impl Configuration {
     pub(super) fn new(revision: Revision) -> Self {
         Self {
-            wanted: Mutex::new(revision),
-            problem: ArcSwapOption::empty(),
+            known: Mutex::new(Known {
+                newest: revision,
+                problem: None,
+            }),
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Revision> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest known version, which may not be in use.
+    pub(crate) fn newest(&self) -> Revision {
+        self.known().newest.clone()
     }
 
     /// Why the newest version is not in use here; `None` if it is.
     pub(crate) fn problem(&self) -> Option<Arc<String>> {
-        self.problem.load_full()
+        let known = self.known();
+        known.problem.as_ref().map(|problem| problem.reason.clone())
+    }
+
+    fn learn(&self, newer: Revision) {
+        let mut known = self.known();
+        if newer.number > known.newest.number {
+            known.newest = newer;
+        }
+    }
+
+    /// Whether a version that could not be used is to be tried again now. Of several callers one is told so.
+    fn is_retry_due(&self) -> bool {
+        let mut known = self.known();
+        let problem = known.problem.as_mut();
+        let Some(due) = problem.filter(|problem| problem.tried.elapsed() >= RETRY) else {
+            return false;
+        };
+        due.tried = Instant::now();
+        true
+    }
+}
+
+impl Known {
+    /// Remembers why a version cannot be used, and logs each reason once.
+    fn fail(&mut self, number: i64, reason: String) {
+        let before = self.problem.take();
+        let is_known =
+            before.is_some_and(|before| before.number == number && *before.reason == reason);
+        if !is_known {
+            tracing::error!(
+                version = number,
+                "version {number} of the configuration cannot be used here, the previous one stays in use: {reason}"
+            );
+        }
+        self.problem = Some(Problem {
+            number,
+            reason: Arc::new(reason),
+            tried: Instant::now(),
+        });
     }
 }
 
@@ -59,62 +122,75 @@ pub(crate) async fn check(gateway: &Arc<Gateway>, changes: Changes) -> Result<()
 }
 
 impl Gateway {
-    /// Reads the store, and uses its newest version if that is not in use. Returns whether there was a new one.
-    pub(crate) async fn follow_configuration(&self) -> Result<bool, BackofficeError> {
-        let known = self.configuration.wanted().number;
-        let Some(newer) = self.backoffice.config_newer_than(known).await? else {
-            return Ok(false);
-        };
-        match revision(newer) {
-            Ok(newer) => drop(self.reload(None, Some(newer))),
-            Err(problem) => self.configuration.problem.store(Some(Arc::new(problem))),
+    /// Reads the store, and uses its newest version if that is not in use.
+    pub(crate) async fn follow_configuration(self: &Arc<Self>) -> Result<(), BackofficeError> {
+        let configuration = &self.configuration;
+        let known = configuration.newest().number;
+        match self.backoffice.config_newer_than(known).await? {
+            Some((number, content)) => match revision((number, content)) {
+                Ok(newer) => configuration.learn(newer),
+                Err(reason) => {
+                    configuration.known().fail(number, reason);
+                    return Ok(());
+                }
+            },
+            None if configuration.is_retry_due() => {}
+            None => return Ok(()),
         }
-        Ok(true)
+        // On a thread of its own, because making clients and weighing examples takes many milliseconds.
+        let gateway = self.clone();
+        let built = spawn_blocking(move || drop(gateway.reload(None)));
+        if let Err(error) = built.await {
+            let mut known = configuration.known();
+            let number = known.newest.number;
+            known.fail(number, error.to_string());
+        }
+        Ok(())
     }
 
-    /// The number of the newest known version.
-    pub(crate) fn newest_configuration(&self) -> i64 {
-        self.configuration.wanted().number
+    /// Builds the routes with the newest known version, from a file that was read again or from the one in use.
+    pub(crate) fn reload(&self, file: Option<&Arc<Base>>) -> Result<(), String> {
+        loop {
+            let before = self.routes();
+            let newest = self.configuration.newest();
+            if file.is_none() && before.revision.number == newest.number {
+                return Ok(()); // It is in use already.
+            }
+            let base = file.unwrap_or(&before.base);
+            let built = routes(base, &newest, Some(&before));
+            let mut known = self.configuration.known();
+            if known.newest.number != newest.number || !Arc::ptr_eq(&before, &self.routes()) {
+                continue; // Meanwhile a newer version was found, or other routes came into use.
+            }
+            let number = newest.number;
+            let is_new = number > before.revision.number;
+            match built {
+                Ok(routes) => {
+                    self.replace_routes(routes);
+                    known.problem = None;
+                    if is_new {
+                        tracing::info!(
+                            version = number,
+                            "version {number} of the configuration is in use"
+                        );
+                    }
+                    return Ok(());
+                }
+                Err(reason) => {
+                    // What is wrong with another file is for who has read it.
+                    if is_new && file.is_none() {
+                        known.fail(number, reason.clone());
+                    }
+                    return Err(reason);
+                }
+            }
+        }
     }
 
-    /// Builds the routes from a file that was read again, or with a newer version, or both.
-    pub(crate) fn reload(
-        &self,
-        base: Option<Arc<Base>>,
-        newer: Option<Revision>,
-    ) -> Result<(), String> {
-        let mut wanted = self.configuration.wanted();
-        if let Some(newer) = newer.filter(|newer| newer.number > wanted.number) {
-            *wanted = newer;
-        }
-        let current = self.routes();
-        let base = base.unwrap_or_else(|| current.base.clone());
-        let built = routes(&base, &wanted, Some(&current));
-        let number = wanted.number;
-        match built {
-            Ok(routes) => {
-                self.replace_routes(routes);
-                self.configuration.problem.store(None);
-                if number > current.revision.number {
-                    tracing::info!(
-                        version = number,
-                        "version {number} of the configuration is in use"
-                    );
-                }
-                Ok(())
-            }
-            Err(problem) => {
-                if number > current.revision.number {
-                    tracing::error!(
-                        version = number,
-                        "version {number} of the configuration cannot be used here, the previous one stays in use: {problem}"
-                    );
-                    let problem = Some(Arc::new(problem.clone()));
-                    self.configuration.problem.store(problem);
-                }
-                Err(problem)
-            }
-        }
+    /// Uses a version that was just added to the store.
+    pub(crate) fn adopt(&self, newer: Revision) {
+        self.configuration.learn(newer);
+        drop(self.reload(None));
     }
 
     /// Checks changes without using them: reads them with this gateway's file, and makes their clients.

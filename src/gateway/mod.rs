@@ -157,6 +157,7 @@ impl Routes {
         let previous = previous.map(|previous| &previous.deployments);
         let tools = &config.tools;
         let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
+        let deployments = Deployments::new(&config, previous)?;
         let unserved = config.unserved_models();
         if !unserved.is_empty() {
             let models = unserved.join(", ");
@@ -167,7 +168,7 @@ impl Routes {
         }
         Ok(Self {
             toolbox: toolbox.map(Arc::new),
-            deployments: Deployments::new(&config, previous)?,
+            deployments,
             routing: config.routing,
             knowledge: Knowledge::new(&config.catalog, config.weights.map(|own| own.scorer)),
             catalog: config.catalog,

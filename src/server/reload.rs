@@ -88,7 +88,7 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
         }
         let read = files.load();
         // The changes of the console are made again, in what the file says now.
-        match read.and_then(|config| gateway.reload(Some(config.base), None)) {
+        match read.and_then(|config| gateway.reload(Some(&config.base))) {
             Ok(()) => {
                 tracing::info!("configuration reloaded");
                 last_error = None;

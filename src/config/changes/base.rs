@@ -1,8 +1,13 @@
 //! What the file and the environment say, kept so that it can be read again with other changes.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
-use super::{Applied, Revision, secrets};
+use toml::Table;
+
+use super::{Applied, Revision, entries::Provenance, secrets};
 use crate::{
     base::{
         checked_toml::{self, Mistake, Node, Origin, Value},
@@ -17,6 +22,8 @@ pub(crate) struct Base {
     /// The file with the overrides of the environment.
     pub(super) document: Node,
     pub(super) environment: Environment,
+    /// The models of the built-in catalog and of the file's, which are read once.
+    pub(super) models: OnceLock<Vec<(String, Provenance, Table)>>,
 }
 
 impl fmt::Debug for Base {
@@ -32,6 +39,7 @@ impl Base {
             source: source.to_owned(),
             document,
             environment: environment.clone(),
+            models: OnceLock::new(),
         }
     }
 
@@ -57,6 +65,7 @@ impl Base {
     }
 
     pub(crate) fn config(self: &Arc<Self>, revision: &Revision) -> Result<Config, Vec<Mistake>> {
+        self.models(); // The catalog as it is now, and not when a page first shows it.
         let refused = secrets::mistakes(self, &revision.changes);
         if !refused.is_empty() {
             return Err(refused); // before a file is opened that a change names
@@ -95,6 +104,7 @@ impl Default for Base {
                 value: Value::Table(std::collections::BTreeMap::new()),
             },
             environment: Environment::new(),
+            models: OnceLock::new(),
         }
     }
 }

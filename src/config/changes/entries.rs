@@ -159,7 +159,7 @@ impl Base {
     fn originals(&self, kind: Kind) -> Vec<(String, Provenance, Table)> {
         let from_file = |(name, node): (String, &Node)| (name, Provenance::File, as_table(node));
         match kind {
-            Kind::Model => self.models(),
+            Kind::Model => self.models().to_vec(),
             Kind::Provider => named(self.at(&["providers"]))
                 .map(from_file)
                 .map(|(name, provenance, table)| (name, provenance, without_password(table)))

@@ -14,7 +14,11 @@ use crate::{
 
 impl Base {
     /// The models of the built-in catalog and of the file's.
-    pub(super) fn models(&self) -> Vec<(String, Provenance, Table)> {
+    pub(super) fn models(&self) -> &[(String, Provenance, Table)] {
+        self.models.get_or_init(|| self.read_models())
+    }
+
+    fn read_models(&self) -> Vec<(String, Provenance, Table)> {
         let file = self
             .at(&["catalog", "file"])
             .and_then(|node| match &node.value {

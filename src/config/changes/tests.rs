@@ -23,8 +23,12 @@ output = "2"
 
 /// A file with this catalog and two deployments that connect the same.
 fn base(folder: &TempDir) -> Arc<Base> {
+    base_with(folder, CATALOG)
+}
+
+fn base_with(folder: &TempDir, text: &str) -> Arc<Base> {
     let catalog = folder.path().join("catalog.toml");
-    std::fs::write(&catalog, CATALOG).unwrap();
+    std::fs::write(&catalog, text).unwrap();
     let text = format!(
         "catalog.file = {:?}\nproviders.a.kind = \"simulator\"\n\
          [[deployments]]\nmodel = \"*\"\nprovider = \"a\"\n\
@@ -103,8 +107,10 @@ fn entries_say_where_they_come_from() {
         assert_eq!(named(&models, name).source(), source, "{name}");
     }
     assert!(!named(&models, "house").is_outdated());
-    let file = folder.path().join("catalog.toml");
-    std::fs::write(file, CATALOG.replace("output = \"2\"", "output = \"4\"")).unwrap();
+    let base = base_with(
+        &folder,
+        &CATALOG.replace("output = \"2\"", "output = \"4\""),
+    );
     assert!(named(&base.entries(Kind::Model, &changes), "house").is_outdated());
     let removed = changed(Kind::Model, "house", None);
     assert_eq!(

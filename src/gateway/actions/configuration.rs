@@ -76,7 +76,7 @@ impl OperatorActions {
         let before = self.version(new.based_on).await?;
         let base = gateway.routes().base.clone();
         let changes = base.with_replaced(new.changes, &before);
-        if changes == before && gateway.newest_configuration() == new.based_on {
+        if changes == before && gateway.configuration.newest().number == new.based_on {
             return Ok(new.based_on); // Nothing would change.
         }
         check(gateway, changes.clone())
@@ -103,7 +103,7 @@ impl OperatorActions {
         // Other gateways find it in the store. It was checked above, so it can be used here too.
         let changes = Arc::new(changes);
         let (gateway, newer) = (gateway.clone(), Revision { number, changes });
-        let _ = spawn_blocking(move || gateway.reload(None, Some(newer))).await;
+        let _ = spawn_blocking(move || gateway.adopt(newer)).await;
         Ok(number)
     }
 

@@ -23,7 +23,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>, name: String) {
             () = gateway.shutdown.requested() => return,
         }
         match gateway.follow_configuration().await {
-            Ok(_) => failed = None,
+            Ok(()) => failed = None,
             // Logged once, not every second.
             Err(error) if failed.as_ref() != Some(&error.to_string()) => {
                 tracing::error!(
