@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use toml::Table;
 
-use super::fields::{Field, fields};
+use super::{
+    fields::{Field, fields},
+    shown::Shown,
+};
 use crate::{
     base::checked_toml,
     config::changes::{Change, Changes, Entry, Kind, deployment_name, unique, write_entry},
-    gateway::Routes,
 };
 
 /// The fields of a form by their names.
@@ -50,7 +52,7 @@ impl Intent {
 
 impl Draft {
     /// The form of an entry as it is now, or of a new one.
-    pub(super) fn of_entry(kind: Kind, entry: Option<&Entry>, routes: &Routes) -> Self {
+    pub(super) fn of_entry(kind: Kind, entry: Option<&Entry>, shown: &Shown) -> Self {
         let mut table = entry.and_then(Entry::current).unwrap_or_default();
         if let Some(original) = entry
             .and_then(|entry| entry.original.as_ref())
@@ -58,7 +60,7 @@ impl Draft {
         {
             table = original.1.clone(); // It was removed, and is put back.
         }
-        let fields = fields(kind, &table, routes).into_iter();
+        let fields = fields(kind, &table, &shown.routes).into_iter();
         let values = fields.map(|field| {
             let value = field.take(&mut table).unwrap_or_default();
             (field, value)
@@ -69,7 +71,7 @@ impl Draft {
             name: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             is_new: entry.is_none(),
             intent: Intent::Set,
-            based_on: routes.revision.number,
+            based_on: shown.newest.number,
             note: String::new(),
             values,
             rest: write_entry(&table),
@@ -77,7 +79,7 @@ impl Draft {
     }
 
     /// What was submitted.
-    pub(super) fn submitted(kind: Kind, typed: &Typed, routes: &Routes) -> Self {
+    pub(super) fn submitted(kind: Kind, typed: &Typed, shown: &Shown) -> Self {
         let text = |name: &str| {
             typed
                 .get(name)
@@ -86,7 +88,7 @@ impl Draft {
         };
         let rest = text("rest").replace("\r\n", "\n");
         let shape: Table = rest.parse().unwrap_or_default();
-        let fields = fields(kind, &shape, routes).into_iter();
+        let fields = fields(kind, &shape, &shown.routes).into_iter();
         let values = fields.map(|field| {
             let value = text(&format!("f.{}", field.key));
             (field, value)
@@ -129,9 +131,10 @@ impl Draft {
     }
 
     /// The changes with this one, and the name of the entry.
-    pub(super) fn changes(&self, routes: &Routes) -> Result<(Changes, String), Vec<String>> {
-        let mut changes = (*routes.revision.changes).clone();
-        let entries = routes.base.entries(self.kind, &changes);
+    pub(super) fn changes(&self, shown: &Shown) -> Result<(Changes, String), Vec<String>> {
+        let before = &shown.newest.changes;
+        let mut changes = Changes::clone(before);
+        let entries = shown.entries(self.kind);
         let known = |name: &str| entries.iter().find(|entry| entry.name == name);
         let set = match self.intent {
             Intent::Set => Some(self.entry()?),
@@ -175,7 +178,7 @@ impl Draft {
             };
             of_kind.insert(name.clone(), change);
         }
-        let changes = routes.base.with_replaced(changes, &routes.revision.changes);
+        let changes = shown.routes.base.with_replaced(changes, before);
         Ok((changes, name))
     }
 

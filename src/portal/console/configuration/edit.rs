@@ -11,10 +11,11 @@ use super::{
     draft::{Draft, Intent},
     fields::{Field, Input},
     mistakes, page,
+    shown::Shown,
 };
 use crate::{
     config::changes::{Entry, Kind, Source},
-    gateway::{Gateway, Routes},
+    gateway::Gateway,
     portal::{
         console::access::SignedInOperator, error::PortalError, layout::Page, query::ReadQuery,
     },
@@ -37,13 +38,11 @@ pub(crate) async fn edit(
     ReadQuery(query): ReadQuery<Named>,
 ) -> Result<Page, PortalError> {
     let kind = read_kind(&kind)?;
-    gateway.follow_configuration().await?;
-    let routes = gateway.routes();
-    let entries = routes.base.entries(kind, &routes.revision.changes);
-    let entry = entries.iter().find(|entry| entry.name == query.name);
+    let shown = Shown::now(&gateway).await?;
+    let entry = shown.entry(kind, &query.name);
     let entry = entry.ok_or(PortalError::NotFound)?;
-    let draft = Draft::of_entry(kind, Some(entry), &routes);
-    Ok(form_page(&me, &routes, &draft, &[], None))
+    let draft = Draft::of_entry(kind, Some(&entry), &shown);
+    Ok(form_page(&me, &shown, &draft, &[], None))
 }
 
 pub(crate) async fn create(
@@ -52,24 +51,22 @@ pub(crate) async fn create(
     Path(kind): Path<String>,
 ) -> Result<Page, PortalError> {
     let kind = read_kind(&kind)?;
-    gateway.follow_configuration().await?;
-    let routes = gateway.routes();
-    let draft = Draft::of_entry(kind, None, &routes);
-    Ok(form_page(&me, &routes, &draft, &[], None))
+    let shown = Shown::now(&gateway).await?;
+    let draft = Draft::of_entry(kind, None, &shown);
+    Ok(form_page(&me, &shown, &draft, &[], None))
 }
 
 /// The form with what was typed, and what is wrong with it.
 pub(super) fn form_page(
     me: &SignedInOperator,
-    routes: &Routes,
+    shown: &Shown,
     draft: &Draft,
     wrong: &[String],
     conflict: Option<&Markup>,
 ) -> Page {
     let kind = draft.kind;
-    let entries = routes.base.entries(kind, &routes.revision.changes);
-    let entry = entries.iter().find(|entry| entry.name == draft.name);
-    let entry = entry.filter(|_| !draft.is_new);
+    let entry = shown.entry(kind, &draft.name);
+    let entry = entry.as_ref().filter(|_| !draft.is_new);
     let title = match entry {
         Some(entry) => format!("{} {}", capital(kind), entry.name),
         None => format!("New {}", kind.as_str()),
@@ -87,7 +84,7 @@ pub(super) fn form_page(
         }
         @if let Some(entry) = entry { (further(me, draft, entry)) }
     };
-    page(me, &title, &content)
+    page(me, shown, &title, &content)
 }
 
 fn capital(kind: Kind) -> &'static str {

@@ -9,7 +9,7 @@ use axum::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{PATH, difference, page};
+use super::{PATH, difference, page, shown::Shown};
 use crate::{
     backoffice::ConfigVersion,
     config::changes::{Changes, Kind},
@@ -38,8 +38,7 @@ pub(crate) async fn versions(
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<HistoryQuery>,
 ) -> Result<Page, PortalError> {
-    gateway.follow_configuration().await?;
-    let in_use = gateway.routes().revision.number;
+    let shown = Shown::now(&gateway).await?;
     let before = paging::cursor(query.before.as_ref(), "versions", |text| text.parse().ok())?;
     let listed = gateway.backoffice.config_versions(before, paging::QUERIED);
     let mut listed = listed.await?;
@@ -51,17 +50,17 @@ pub(crate) async fn versions(
         h1 { "History" }
         p.muted { "Each version holds everything that differs from the file. Rolling back creates a new version, so nothing is lost." }
         @if listed.is_empty() { p.empty { "No changes yet." } }
-        @else { (table(&me, &listed, in_use)) }
+        @else { (table(&me, &listed, &shown)) }
         (paging::links("versions", newest.as_deref(), older.as_deref()))
-        @if in_use > 0 {
+        @if !shown.newest.changes.is_empty() {
             h2 { "The file alone" }
-            (roll_back_form(&me, 0, in_use, "Roll back to the file"))
+            (roll_back_form(&me, 0, &shown, "Roll back to the file"))
         }
     };
-    Ok(page(&me, "History of the configuration", &content))
+    Ok(page(&me, &shown, "History of the configuration", &content))
 }
 
-fn table(me: &SignedInOperator, listed: &[ConfigVersion], in_use: i64) -> Markup {
+fn table(me: &SignedInOperator, listed: &[ConfigVersion], shown: &Shown) -> Markup {
     let table = html! {
         table {
             caption { "Versions, newest first" }
@@ -77,14 +76,14 @@ fn table(me: &SignedInOperator, listed: &[ConfigVersion], in_use: i64) -> Markup
                     tr {
                         th scope="row" data-label="Version" {
                             a href={ (PATH) "/history/" (version.number) } { "Version " (version.number) }
-                            @if version.number == in_use { " " span.badge.good { "In use" } }
+                            @if version.number == shown.in_use() { " " span.badge.good { "In use" } }
                         }
                         td data-label="When" { (moment(version.at_ms.div_euclid(1_000))) }
                         td data-label="Who" { (version.actor) }
                         td.prose data-label="Note" { @if version.note.is_empty() { span.muted { "–" } } @else { (version.note) } }
                         td {
-                            @if version.number != in_use {
-                                (roll_back_form(me, version.number, in_use, "Roll back to this"))
+                            @if version.number != shown.newest.number {
+                                (roll_back_form(me, version.number, shown, "Roll back to this"))
                             }
                         }
                     }
@@ -95,12 +94,12 @@ fn table(me: &SignedInOperator, listed: &[ConfigVersion], in_use: i64) -> Markup
     scrolled("Versions", &table)
 }
 
-fn roll_back_form(me: &SignedInOperator, to: i64, in_use: i64, label: &str) -> Markup {
+fn roll_back_form(me: &SignedInOperator, to: i64, shown: &Shown, label: &str) -> Markup {
     html! {
         form method="post" action={ (PATH) "/rollback" } {
             (me.token_field())
             input type="hidden" name="to" value=(to);
-            input type="hidden" name="based_on" value=(in_use);
+            input type="hidden" name="based_on" value=(shown.newest.number);
             button.quiet type="submit" { (label) @if to > 0 { span.unseen { ": version " (to) } } }
         }
     }
@@ -111,8 +110,7 @@ pub(crate) async fn version(
     me: SignedInOperator,
     Path(number): Path<i64>,
 ) -> Result<Page, PortalError> {
-    gateway.follow_configuration().await?;
-    let routes = gateway.routes();
+    let shown = Shown::now(&gateway).await?;
     let found = gateway.backoffice.config_version(number).await?;
     let (version, content) = found.ok_or(PortalError::NotFound)?;
     let is = read(&content)?;
@@ -120,7 +118,6 @@ pub(crate) async fn version(
         Some((_, content)) => read(&content)?,
         None => Changes::default(),
     };
-    let in_use = routes.revision.number;
     let content = html! {
         p.back { a href={ (PATH) "/history" } { "History" } }
         h1 { "Version " (number) }
@@ -130,11 +127,11 @@ pub(crate) async fn version(
             @if !version.note.is_empty() { dt { "Note" } dd { (version.note) } }
         }
         h2 { "Changes from the version before" }
-        (changes_between(&routes, &was, &is))
-        @if number == in_use { p { span.badge.good { "In use" } } }
-        @else { (roll_back_form(&me, number, in_use, "Roll back to this")) }
+        (changes_between(&shown.routes, &was, &is))
+        @if number == shown.in_use() { p { span.badge.good { "In use" } } }
+        @if number != shown.newest.number { (roll_back_form(&me, number, &shown, "Roll back to this")) }
     };
-    Ok(page(&me, &format!("Version {number}"), &content))
+    Ok(page(&me, &shown, &format!("Version {number}"), &content))
 }
 
 fn read(content: &str) -> Result<Changes, PortalError> {

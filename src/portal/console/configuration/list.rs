@@ -6,7 +6,7 @@ use axum::extract::State;
 use maud::{Markup, html};
 use toml::Value as Toml;
 
-use super::{PATH, badge, edit_path, page, title};
+use super::{PATH, badge, edit_path, page, shown::Shown, title};
 use crate::{
     api::operator::GONE_SECONDS,
     backoffice::{ConfigVersion, GatewayReport},
@@ -26,14 +26,13 @@ pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
 ) -> Result<Page, PortalError> {
-    gateway.follow_configuration().await?;
+    let shown = Shown::now(&gateway).await?;
     let since = timestamp::now() - GONE_SECONDS;
     let reports = gateway.backoffice.config_reports(since).await?;
     let newest = gateway.backoffice.config_versions(None, 1).await?;
-    let routes = gateway.routes();
     let all: Vec<(Kind, Vec<Entry>)> = Kind::ALL
         .into_iter()
-        .map(|kind| (kind, routes.base.entries(kind, &routes.revision.changes)))
+        .map(|kind| (kind, shown.entries(kind)))
         .collect();
     let changed: Vec<&Entry> = all
         .iter()
@@ -46,20 +45,15 @@ pub(crate) async fn list(
             "Models, aliases, deployments and providers of the configuration file and the built-in catalog. What you change here \
              takes effect at once at every gateway, and stays until you change it again. The file is not written."
         }
-        (state(&gateway, &routes, newest.first(), &reports))
-        @if !changed.is_empty() { (differences(&changed)) }
-        @for (kind, entries) in &all { (section(*kind, entries, &routes)) }
+        (state(&shown, newest.first(), &reports))
+        @if !changed.is_empty() { (differences(&changed, &shown)) }
+        @for (kind, entries) in &all { (section(*kind, entries, &shown.routes)) }
     };
-    Ok(page(&me, "Configuration", &content))
+    Ok(page(&me, &shown, "Configuration", &content))
 }
 
 /// The version in use, here and at the other gateways.
-fn state(
-    gateway: &Gateway,
-    routes: &Routes,
-    newest: Option<&ConfigVersion>,
-    reports: &[GatewayReport],
-) -> Markup {
+fn state(shown: &Shown, newest: Option<&ConfigVersion>, reports: &[GatewayReport]) -> Markup {
     // A gateway reports a new version a moment after it was made.
     let is_behind = |report: &&GatewayReport| {
         let newest = newest.filter(|newest| report.number < newest.number);
@@ -68,17 +62,12 @@ fn state(
     };
     let behind: Vec<_> = reports.iter().filter(is_behind).collect();
     html! {
-        @if let Some(problem) = gateway.configuration.problem() {
-            div.problem role="alert" {
-                p { "This gateway cannot use the newest version and keeps version " (routes.revision.number) "." }
-                pre.whole-text { (problem) }
-            }
-        }
         p {
-            @match routes.revision.number {
+            @match shown.in_use() {
                 0 => { "No changes: the file is used as it is." }
-                number => { "Version " strong { (number) } " is in use. " a href={ (PATH) "/history" } { "History" } }
+                number => { "Version " strong { (number) } " is in use." }
             }
+            @if shown.newest.number > 0 { " " a href={ (PATH) "/history" } { "History" } }
         }
         @if !behind.is_empty() {
             h2 { "Gateways that use another version" }
@@ -96,14 +85,18 @@ fn state(
 }
 
 /// The changed entries beside what they replace.
-fn differences(changed: &[&Entry]) -> Markup {
+fn differences(changed: &[&Entry], shown: &Shown) -> Markup {
+    let now = match shown.newest.number {
+        number if number == shown.in_use() => "In use".to_owned(),
+        number => format!("Version {number}"),
+    };
     let table = html! {
         table.sides {
             caption { "What differs from the file" }
             thead { tr {
                 th scope="col" { "Entry" }
                 th scope="col" { "File or built in" }
-                th scope="col" { "In use" }
+                th scope="col" { (now) }
             } }
             tbody {
                 @for entry in changed {
@@ -114,7 +107,7 @@ fn differences(changed: &[&Entry]) -> Markup {
                             div { (badge(entry)) }
                         }
                         td data-label="File or built in" { (side(entry.original_text(), entry.current_text())) }
-                        td data-label="In use" { (side(entry.current_text(), entry.original_text())) }
+                        td data-label=(now) { (side(entry.current_text(), entry.original_text())) }
                     }
                 }
             }

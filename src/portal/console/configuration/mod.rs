@@ -9,8 +9,10 @@ mod fields;
 mod history;
 mod list;
 mod preview;
+mod shown;
 mod values;
 
+use self::shown::Shown;
 pub(super) use self::{
     edit::{create, edit},
     history::{roll_back, version, versions},
@@ -31,9 +33,10 @@ use crate::{
 
 pub(super) const PATH: &str = "/portal/console/config";
 
-fn page(me: &SignedInOperator, title: &str, content: &Markup) -> Page {
+fn page(me: &SignedInOperator, shown: &Shown, title: &str, content: &Markup) -> Page {
     let head = html! { link rel="stylesheet" href=(assets::path("config.css")); };
-    frame::page_with(me, Place::Configuration, title, &head, content)
+    let content = html! { (shown.problem()) (content) };
+    frame::page_with(me, Place::Configuration, title, &head, &content)
 }
 
 /// The path of an entry's form.

@@ -14,11 +14,12 @@ use super::{
     draft::{Draft, Intent, Typed},
     edit::{form_page, read_kind},
     mistakes, page,
+    shown::Shown,
 };
 use crate::{
     config::changes::{Changes, Kind},
     gateway::{
-        Gateway, Routes,
+        Gateway,
         actions::{ActionError, NewVersion},
         configuration::check,
     },
@@ -36,25 +37,24 @@ pub(crate) async fn submit(
     OperatorForm { me, form }: OperatorForm<Typed>,
 ) -> Result<Response, PortalError> {
     let kind = read_kind(&kind)?;
-    gateway.follow_configuration().await?;
-    let routes = gateway.routes();
-    let mut draft = Draft::submitted(kind, &form, &routes);
-    if draft.based_on != routes.revision.number {
-        return conflict(&gateway, &me, &routes, &mut draft).await;
+    let shown = Shown::now(&gateway).await?;
+    let mut draft = Draft::submitted(kind, &form, &shown);
+    if draft.based_on != shown.newest.number {
+        return conflict(&gateway, &me, &shown, &mut draft).await;
     }
     let step = form.get("do").map_or("preview", String::as_str);
     if step == "edit" {
-        return Ok(form_page(&me, &routes, &draft, &[], None).into_response());
+        return Ok(form_page(&me, &shown, &draft, &[], None).into_response());
     }
-    let (changes, name) = match draft.changes(&routes) {
+    let (changes, name) = match draft.changes(&shown) {
         Ok(changed) => changed,
-        Err(wrong) => return Ok(refused(&me, &routes, &draft, &wrong)),
+        Err(wrong) => return Ok(refused(&me, &shown, &draft, &wrong)),
     };
     if let Err(wrong) = check(&gateway, changes.clone()).await {
-        return Ok(refused(&me, &routes, &draft, &wrong));
+        return Ok(refused(&me, &shown, &draft, &wrong));
     }
     if step != "apply" {
-        return Ok(preview(&me, &routes, &draft, &changes, &name));
+        return Ok(preview(&me, &shown, &draft, &changes, &name));
     }
     let new = NewVersion {
         changes,
@@ -70,26 +70,25 @@ pub(crate) async fn submit(
             Ok(me.redirect(PATH, &done))
         }
         Err(ActionError::ConfigurationConflict) => {
-            gateway.follow_configuration().await?;
-            let routes = gateway.routes();
-            conflict(&gateway, &me, &routes, &mut draft).await
+            let shown = Shown::now(&gateway).await?;
+            conflict(&gateway, &me, &shown, &mut draft).await
         }
-        Err(ActionError::Configuration(wrong)) => Ok(refused(&me, &routes, &draft, &wrong)),
+        Err(ActionError::Configuration(wrong)) => Ok(refused(&me, &shown, &draft, &wrong)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// The form again with what is wrong. A removal that is refused shows its reasons alone.
-fn refused(me: &SignedInOperator, routes: &Routes, draft: &Draft, wrong: &[String]) -> Response {
+fn refused(me: &SignedInOperator, shown: &Shown, draft: &Draft, wrong: &[String]) -> Response {
     let page = if draft.intent == Intent::Set {
-        form_page(me, routes, draft, wrong, None)
+        form_page(me, shown, draft, wrong, None)
     } else {
         let content = html! {
             p.back { a href={ (PATH) "#" (draft.kind.plural()) } { "Configuration" } }
             h1 { (heading(draft)) }
             (mistakes(wrong))
         };
-        page(me, &heading(draft), &content)
+        page(me, shown, &heading(draft), &content)
     };
     (StatusCode::BAD_REQUEST, page).into_response()
 }
@@ -98,10 +97,10 @@ fn refused(me: &SignedInOperator, routes: &Routes, draft: &Draft, wrong: &[Strin
 async fn conflict(
     gateway: &Gateway,
     me: &SignedInOperator,
-    routes: &Routes,
+    shown: &Shown,
     draft: &mut Draft,
 ) -> Result<Response, PortalError> {
-    let number = routes.revision.number;
+    let number = shown.newest.number;
     let newest = gateway.backoffice.config_version(number).await?;
     let explained = html! {
         div.problem role="alert" {
@@ -120,12 +119,11 @@ async fn conflict(
         draft.based_on = number;
     } else {
         // Nothing was typed: the form shows the entry as it is now.
-        let entries = routes.base.entries(draft.kind, &routes.revision.changes);
-        let entry = entries.iter().find(|entry| entry.name == draft.name);
+        let entry = shown.entry(draft.kind, &draft.name);
         let entry = entry.ok_or(PortalError::NotFound)?;
-        *draft = Draft::of_entry(draft.kind, Some(entry), routes);
+        *draft = Draft::of_entry(draft.kind, Some(&entry), shown);
     }
-    let page = form_page(me, routes, draft, &[], Some(&explained));
+    let page = form_page(me, shown, draft, &[], Some(&explained));
     Ok((StatusCode::CONFLICT, page).into_response())
 }
 
@@ -141,19 +139,19 @@ fn heading(draft: &Draft) -> String {
 
 fn preview(
     me: &SignedInOperator,
-    routes: &Routes,
+    shown: &Shown,
     draft: &Draft,
     changes: &Changes,
     name: &str,
 ) -> Response {
     let text = |changes: &Changes| {
-        let entries = routes.base.entries(draft.kind, changes);
+        let entries = shown.routes.base.entries(draft.kind, changes);
         let entry = entries.into_iter().find(|entry| entry.name == name);
         entry
             .and_then(|entry| entry.current_text())
             .unwrap_or_default()
     };
-    let (before, after) = (text(&routes.revision.changes), text(changes));
+    let (before, after) = (text(&shown.newest.changes), text(changes));
     let unchanged = before == after;
     let content = html! {
         p.back { a href={ (PATH) "#" (draft.kind.plural()) } { "Configuration" } }
@@ -172,7 +170,7 @@ fn preview(
             a.button href=(PATH) { "Cancel" }
         }
     };
-    page(me, &heading(draft), &content).into_response()
+    page(me, shown, &heading(draft), &content).into_response()
 }
 
 /// What applying it means.
