@@ -16,6 +16,7 @@ use crate::{
     backoffice::{Action, Backoffice, NewConfigVersion},
     base::{keys::random_id, timestamp},
     config::changes::Changes,
+    gateway::actions::rolled_back,
 };
 
 #[derive(Subcommand)]
@@ -50,9 +51,9 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Args)]
 pub(crate) struct Rollback {
-    /// The version; 0 is the file without changes [default: the one before the newest]
+    /// The version; 0 is the file without changes
     #[arg(long, value_name = "VERSION")]
-    to: Option<i64>,
+    to: i64,
     /// Change the store directly, because the gateway does not start
     #[command(flatten)]
     store: OptionalStore,
@@ -104,7 +105,7 @@ pub(crate) async fn config(target: &Target, command: ConfigCommand) -> Result<()
                 let text = roll_back(&store, rollback.to).await?;
                 return output::print(&text);
             }
-            let body = rollback.to.map_or(json!({}), |to| json!({ "to": to }));
+            let body = json!({ "to": rollback.to });
             let path = "/operator/config/rollback";
             target.send(Method::POST, path, Some(body)).await
         }
@@ -163,17 +164,16 @@ fn as_text(shown: &Value) -> String {
 }
 
 /// Adds a version with the content of an earlier one, in the store of a gateway that does not start.
-async fn roll_back(store: &NamedStore, to: Option<i64>) -> Result<String, String> {
+async fn roll_back(store: &NamedStore, to: i64) -> Result<String, String> {
     let backoffice = match store {
         NamedStore::File { database, .. } => Backoffice::beside(database),
         NamedStore::Postgres(address) => Backoffice::shared((**address).clone()),
     };
     let failed = |error: crate::backoffice::BackofficeError| error.to_string();
-    let newest = backoffice.config_versions(None, 1).await.map_err(failed)?;
-    let Some(newest) = newest.first().map(|newest| newest.number) else {
-        return Ok("Nothing was changed in the console; the file alone is used.".into());
+    let newest = backoffice.config_newer_than(0).await.map_err(failed)?;
+    let Some((newest, current)) = newest else {
+        return Err("nothing was changed in the console; the file alone is used".into());
     };
-    let to = to.unwrap_or(newest - 1);
     let content = match to {
         0 => Changes::default().to_json(),
         to => {
@@ -181,10 +181,12 @@ async fn roll_back(store: &NamedStore, to: Option<i64>) -> Result<String, String
             found.ok_or_else(|| format!("there is no version {to}"))?.1
         }
     };
-    let what = match to {
-        0 => "the file".to_owned(),
-        to => format!("version {to}"),
-    };
+    let what = rolled_back(to);
+    if says_the_same(&content, &current) {
+        return Err(format!(
+            "version {newest}, the newest, already says what {what} says; nothing was changed"
+        ));
+    }
     let (actor, at_ms) = ("command line", timestamp::now_ms());
     let version = NewConfigVersion {
         id: &random_id("config_"),
@@ -199,17 +201,29 @@ async fn roll_back(store: &NamedStore, to: Option<i64>) -> Result<String, String
         .await
         .map_err(failed)?;
     let number = added.ok_or("the configuration was changed meanwhile; try again")?;
+    let after = json!({ "version": number, "note": format!("Rolled back to {what}") });
     let action = Action {
         at_ms,
         actor: actor.into(),
         what: "config.change".into(),
         subject: "configuration".into(),
         before: Some(json!({ "version": newest }).to_string()),
-        after: Some(
-            json!({ "version": number, "note": format!("Rolled back to {what}") }).to_string(),
-        ),
+        after: Some(after.to_string()),
     };
-    let recorded = backoffice.record_once(&random_id("action_"), &action).await;
-    recorded.map_err(failed)?;
+    // As with every operator action, the change stays.
+    if let Err(error) = backoffice.record_once(&random_id("action_"), &action).await {
+        eprintln!(
+            "tollgate: the rollback was performed, but recording it failed: {error}: config.change by {actor} at {}, \
+             version {newest} to {after}",
+            timestamp::shown_ms(at_ms)
+        );
+    }
     Ok(format!("Version {number} is {what} again."))
+}
+
+fn says_the_same(one: &str, other: &str) -> bool {
+    match (Changes::parse(one), Changes::parse(other)) {
+        (Ok(one), Ok(other)) => one.say_the_same_as(&other),
+        _ => one == other,
+    }
 }

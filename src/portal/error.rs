@@ -107,6 +107,7 @@ impl From<ActionError> for PortalError {
             | ActionError::OperatorInAccount
             | ActionError::Backoffice(BackofficeError::EmailTaken)
             | ActionError::ConfigurationConflict
+            | ActionError::ConfigurationUnchanged(_)
             | ActionError::NoSuchModel(_) => Self::Invalid(sentence(&error.to_string())),
             // An operator can change the setting that it names.
             ActionError::Ledger(LedgerError::TooManyKeys { .. }) => {

@@ -12,10 +12,6 @@ use crate::{
     gateway::configuration::revision,
 };
 
-/// How to get rid of changes that do not fit the file.
-const HINT: &str = "Correct the file, or drop changes with `tollgate config rollback --config FILE`, \
-     which goes back to the version before (`--to 0`: to the file alone).";
-
 /// How often a database server that does not respond is asked, a second apart.
 const ATTEMPTS: u32 = 5;
 
@@ -35,8 +31,14 @@ async fn newest(backoffice: &Backoffice, attempts: u32) -> Result<Revision, Stri
 
 /// Says why a file cannot be used with the changes of a version, and what can be done.
 pub(crate) fn refusal(number: i64, problem: &str) -> String {
+    let back = match number - 1 {
+        ..=0 => String::new(),
+        before => format!(" (or `--to {before}`: to the version before)"),
+    };
     format!(
-        "the file does not fit the changes that were made in the console (version {number}):\n{problem}\n{HINT}"
+        "the file does not fit the changes that were made in the console (version {number}):\n{problem}\n\
+         Correct the file, or drop the changes with `tollgate config rollback --config FILE --to 0`, which goes back to \
+         the file alone{back}."
     )
 }
 

@@ -164,6 +164,7 @@ async fn the_operator_api_and_the_command_line_show_apply_and_roll_back() {
         json!({ "models": { MODEL: { "set": big } } }),
         json!({ "models": { "a\nb": { "set": "" } } }),
         json!({ "models": { "x".repeat(300): { "set": null } } }),
+        json!({ "models": { MODEL: { "set": "input = \"1\"\noutput = \"1\"\ntop_k = 99999999999999999999" } } }),
     ] {
         let body = json!({ "changes": changes, "based_on": 2 });
         let refused = gateway
@@ -202,8 +203,27 @@ async fn the_operator_api_and_the_command_line_show_apply_and_roll_back() {
         "{said}"
     );
     let (ok, said) = tokio::task::block_in_place(|| command(&["rollback"]));
+    assert!(!ok && said.contains("--to <VERSION>"), "{said}");
+    let (ok, said) = tokio::task::block_in_place(|| command(&["rollback", "--to", "1"]));
     assert!(ok, "{said}");
-    assert_eq!(shown_price(&gateway).await, "0.00009", "the version before");
+    assert_eq!(shown_price(&gateway).await, "0.00009");
+    let (ok, said) = tokio::task::block_in_place(|| command(&["rollback", "--to", "1"]));
+    assert!(
+        !ok && said.contains("already says what version 1 says"),
+        "{said}"
+    );
+    for to in [json!(1), json!(3)] {
+        let body = json!({ "to": to });
+        let path = "/operator/config/rollback";
+        let again = gateway.operate(Method::POST, path, Some(body)).await;
+        again.assert_error(
+            409,
+            "invalid_request_error",
+            Some("configuration_unchanged"),
+            Some("to"),
+        );
+    }
+    assert_eq!(shown_price(&gateway).await, "0.00009");
     gateway.stop().await;
 }
 
@@ -274,10 +294,31 @@ fn a_file_that_does_not_fit_fails_the_start_until_it_is_rolled_back() {
     let (ok, said) = command(&["config", "rollback", "--config", config, "--to", "7"]);
     assert!(!ok && said.contains("there is no version 7"), "{said}");
     let (ok, said) = command(&["config", "rollback", "--config", config]);
+    assert!(!ok && said.contains("--to <VERSION>"), "{said}");
+    let back = ["config", "rollback", "--config", config, "--to", "0"];
+    let (ok, said) = command(&back);
     assert!(ok && said.contains("Version 2 is the file again"), "{said}");
+    let (ok, said) = command(&back);
+    assert!(
+        !ok && said.contains("version 2, the newest, already says what the file says"),
+        "{said}"
+    );
     runtime.block_on(async {
         let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
         let (process, _, _) = crate::support::Process::serve(Path::new(config), &environment).await;
         assert_eq!(process.terminated().await.code, Some(0));
     });
+    if !stores::are_shared() {
+        let store = rusqlite::Connection::open(folder.path().join("tollgate.portal.db")).unwrap();
+        store
+            .execute_batch("DROP TABLE backoffice_actions")
+            .unwrap();
+        let (ok, said) = command(&["config", "rollback", "--config", config, "--to", "1"]);
+        assert!(
+            ok && said.contains("Version 3 is version 1 again")
+                && said.contains("recording it failed")
+                && said.contains("config.change by command line"),
+            "{said}"
+        );
+    }
 }

@@ -81,6 +81,7 @@ mod connection_slow;
 mod connection_stalls;
 mod console_config;
 mod console_config_gateways;
+mod console_config_retry;
 mod export;
 mod export_rows;
 mod faults_abandoned;

@@ -211,8 +211,8 @@ pub(crate) async fn version(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rollback {
-    /// 0 is the file alone; by default the version before the newest.
-    to: Option<i64>,
+    /// 0 is the file alone. There is no default: a request that is sent twice would go back and forth.
+    to: i64,
     based_on: Option<i64>,
 }
 
@@ -222,9 +222,9 @@ pub(crate) async fn roll_back(
 ) -> Result<Response, OperatorError> {
     let newest = gateway.backoffice.config_versions(None, 1).await?;
     let newest = newest.first().map_or(0, |newest| newest.number);
-    let to = rollback.to.unwrap_or(newest - 1);
     let based_on = rollback.based_on.unwrap_or(newest);
     let actions = OperatorActions::by_token(&gateway);
+    let to = rollback.to;
     actions.roll_back_configuration(to, based_on).await?;
     Ok(Json(configuration(&gateway, Vec::new())).into_response())
 }

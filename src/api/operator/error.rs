@@ -7,7 +7,7 @@ use axum::{
 
 use crate::{
     backoffice::BackofficeError,
-    gateway::actions::ActionError,
+    gateway::actions::{ActionError, rolled_back},
     ledger::{BadSchedule, LedgerError},
     wire::error::{Cause, Envelope, GatewayError},
 };
@@ -35,6 +35,8 @@ pub(crate) enum OperatorError {
     Configuration(Vec<String>),
     #[error("`based_on` is not the newest version of the configuration: it was changed meanwhile.")]
     ConfigurationConflict,
+    #[error("The newest version of the configuration already says what {} says; nothing was changed.", rolled_back(*.0))]
+    ConfigurationUnchanged(i64),
     #[error("There is no version {0} of the configuration.")]
     NoSuchVersion(i64),
     #[error("{0}")]
@@ -83,6 +85,7 @@ impl From<ActionError> for OperatorError {
             ActionError::NoSuchModel(id) => Self::NoSuchModel(id),
             ActionError::Configuration(mistakes) => Self::Configuration(mistakes),
             ActionError::ConfigurationConflict => Self::ConfigurationConflict,
+            ActionError::ConfigurationUnchanged(to) => Self::ConfigurationUnchanged(to),
             ActionError::NoSuchVersion(number) => Self::NoSuchVersion(number),
             ActionError::Oneself | ActionError::AccountDeleted | ActionError::OperatorInAccount => {
                 Self::Invalid {
@@ -105,6 +108,7 @@ impl OperatorError {
     }
 
     fn envelope(&self) -> Envelope {
+        let conflict = |code| (Status::CONFLICT, "invalid_request_error", Some(code));
         let (status, kind, code) = match self {
             Self::Unauthorized => (
                 Status::UNAUTHORIZED,
@@ -119,23 +123,12 @@ impl OperatorError {
                 "invalid_request_error",
                 Some("invalid_configuration"),
             ),
-            Self::ConfigurationConflict => (
-                Status::CONFLICT,
-                "invalid_request_error",
-                Some("configuration_changed"),
-            ),
+            Self::ConfigurationConflict => conflict("configuration_changed"),
+            Self::ConfigurationUnchanged(_) => conflict("configuration_unchanged"),
             Self::NoSuchVersion(_) => (Status::NOT_FOUND, "not_found", None),
             Self::Body(error) => return error.envelope(),
-            Self::Backoffice(BackofficeError::EmailTaken) => (
-                Status::CONFLICT,
-                "invalid_request_error",
-                Some("email_taken"),
-            ),
-            Self::Backoffice(BackofficeError::LastOwner) => (
-                Status::CONFLICT,
-                "invalid_request_error",
-                Some("last_owner"),
-            ),
+            Self::Backoffice(BackofficeError::EmailTaken) => conflict("email_taken"),
+            Self::Backoffice(BackofficeError::LastOwner) => conflict("last_owner"),
             Self::Backoffice(BackofficeError::Unavailable(_)) => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",
@@ -148,26 +141,10 @@ impl OperatorError {
                     "invalid_request_error",
                     Some("key_deleted"),
                 ),
-                LedgerError::ProjectInUse => (
-                    Status::CONFLICT,
-                    "invalid_request_error",
-                    Some("project_in_use"),
-                ),
-                LedgerError::TooManyBudgets => (
-                    Status::CONFLICT,
-                    "invalid_request_error",
-                    Some("too_many_budgets"),
-                ),
-                LedgerError::TooManyKeys { .. } => (
-                    Status::CONFLICT,
-                    "invalid_request_error",
-                    Some("too_many_keys"),
-                ),
-                LedgerError::ReferenceTaken { .. } => (
-                    Status::CONFLICT,
-                    "invalid_request_error",
-                    Some("reference_taken"),
-                ),
+                LedgerError::ProjectInUse => conflict("project_in_use"),
+                LedgerError::TooManyBudgets => conflict("too_many_budgets"),
+                LedgerError::TooManyKeys { .. } => conflict("too_many_keys"),
+                LedgerError::ReferenceTaken { .. } => conflict("reference_taken"),
                 LedgerError::NoSuchPlan { .. } | LedgerError::TooMuchCredit => {
                     (Status::BAD_REQUEST, "invalid_request_error", None)
                 }
@@ -188,6 +165,7 @@ impl OperatorError {
             Self::Invalid { param, .. } => param.clone(),
             Self::Configuration(_) => Some("changes".into()),
             Self::ConfigurationConflict => Some("based_on".into()),
+            Self::ConfigurationUnchanged(_) => Some("to".into()),
             Self::Backoffice(BackofficeError::EmailTaken) => Some("email".into()),
             Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
             Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),

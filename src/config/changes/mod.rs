@@ -132,6 +132,12 @@ impl Changes {
         self.all().next().is_none()
     }
 
+    /// Whether both say the same of every entry, whatever it replaced when it was changed.
+    pub(crate) fn say_the_same_as(&self, other: &Self) -> bool {
+        let said = |(kind, name, change): (_, _, &Change)| (kind, name, change.set.clone());
+        self.all().map(said).eq(other.all().map(said))
+    }
+
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("changes are plain JSON")
     }

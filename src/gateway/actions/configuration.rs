@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::{ActionError, OperatorActions};
+use super::{ActionError, OperatorActions, rolled_back};
 use crate::{
     backoffice::NewConfigVersion,
     base::{keys::random_id, timestamp},
@@ -39,7 +39,8 @@ impl OperatorActions {
             .await
     }
 
-    /// Makes the changes of an earlier version the newest version; version 0 is the file without changes.
+    /// Makes the changes of an earlier version the newest version; version 0 is the file without changes. A version that
+    /// says what the newest says already is refused, so that a repeated rollback changes nothing.
     pub(crate) async fn roll_back_configuration(
         &self,
         to: i64,
@@ -54,18 +55,18 @@ impl OperatorActions {
                     .map_err(|reason| ActionError::Configuration(vec![reason]))?
             }
         };
-        let note = match to {
-            0 => "Rolled back to the file".to_owned(),
-            to => format!("Rolled back to version {to}"),
-        };
+        let note = format!("Rolled back to {}", rolled_back(to));
         let new = NewVersion {
             changes,
             based_on,
             note,
         };
         let actions = self.clone();
-        self.run_to_completion(async move { actions.apply(new).await })
-            .await
+        let applied = self.run_to_completion(async move { actions.apply(new).await });
+        match applied.await? {
+            number if number == based_on => Err(ActionError::ConfigurationUnchanged(to)),
+            number => Ok(number),
+        }
     }
 
     async fn apply(&self, new: NewVersion) -> Result<i64, ActionError> {

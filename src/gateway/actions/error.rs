@@ -49,6 +49,8 @@ pub(crate) enum ActionError {
         "the configuration was changed meanwhile; look at the newest version, and make the change again"
     )]
     ConfigurationConflict,
+    #[error("the newest version of the configuration already says what {} says; nothing was changed", rolled_back(*.0))]
+    ConfigurationUnchanged(i64),
     #[error("there is no version {0} of the configuration")]
     NoSuchVersion(i64),
     #[error("you cannot remove yourself or give up your own role; another operator can do it")]
@@ -57,6 +59,14 @@ pub(crate) enum ActionError {
     Backoffice(#[from] BackofficeError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+}
+
+/// What a rollback goes back to.
+pub(crate) fn rolled_back(to: i64) -> String {
+    match to {
+        0 => "the file".to_owned(),
+        to => format!("version {to}"),
+    }
 }
 
 /// Parses an amount of US dollars, which must be above zero.

@@ -27,7 +27,7 @@ mod top_ups;
 pub(crate) use self::{
     budgets::NewBudget,
     configuration::NewVersion,
-    error::{ActionError, MAX_NAME, amount},
+    error::{ActionError, MAX_NAME, amount, rolled_back},
     identity::NewEmail,
     payments::{DeliverAgain, credit_payment, credit_pending_payments},
     people::{OneTimeLink, Roles},

@@ -13,7 +13,7 @@ use super::{PATH, difference, page, shown::Shown};
 use crate::{
     backoffice::ConfigVersion,
     config::changes::{Changes, Kind},
-    gateway::{Gateway, Routes},
+    gateway::{Gateway, Routes, actions::rolled_back},
     portal::{
         confirmation::Confirmation,
         console::{
@@ -190,10 +190,7 @@ pub(crate) async fn roll_back(
     let (to, based_on) = (number(&form.to)?, number(&form.based_on)?);
     let actions = me.actions(&gateway);
     let number = actions.roll_back_configuration(to, based_on).await?;
-    let what = match to {
-        0 => "the file".to_owned(),
-        to => format!("version {to}"),
-    };
+    let what = rolled_back(to);
     let text = format!("Rolled back to {what}. Version {number} of the configuration is in use.");
     let (back, number) = (based_on.to_string(), number.to_string());
     let undo = [("to", back.as_str()), ("based_on", number.as_str())];
