@@ -256,6 +256,11 @@ async fn what_check_would_refuse_changes_nothing_and_is_kept_in_the_form() {
         ),
         (
             "rest",
+            "top_k = 99999999999999999999",
+            "Other settings cannot be read: ",
+        ),
+        (
+            "rest",
             "name = \"Two\"",
             "`name` has the field “Display name”",
         ),

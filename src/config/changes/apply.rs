@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use toml::Table;
+
 use super::{Base, Change, Changes, Kind, entries::deployment_names};
 use crate::base::checked_toml::{self, Mistake, Node, Origin, Value};
 
@@ -77,10 +79,19 @@ fn read_all(
             continue;
         };
         let origin = Origin::Change(format!("{} `{name}`", kind.as_str()));
-        match checked_toml::parse(text) {
+        let parsed = checked_toml::parse(text).map_err(|found| {
+            let found = found.into_iter();
+            found.map(|mistake| mistake.to_string()).collect()
+        });
+        // Pages, comparisons and records read it with the other parser, which refuses e.g. integers that do not fit.
+        let parsed = parsed.and_then(|entry| match text.parse::<Table>() {
+            Ok(_) => Ok(entry),
+            Err(error) => Err(vec![format!("this cannot be read: {}", error.message())]),
+        });
+        match parsed {
             Ok(entry) => read.push((name.clone(), Some(entry.with_origin(&origin)))),
-            Err(found) => mistakes.extend(found.into_iter().map(|mistake| Mistake {
-                message: mistake.to_string(),
+            Err(found) => mistakes.extend(found.into_iter().map(|message| Mistake {
+                message,
                 origin: origin.clone(),
             })),
         }

@@ -117,7 +117,11 @@ impl Draft {
                 .map(|mistake| format!("Other settings, {mistake}"))
                 .collect::<Vec<_>>()
         })?;
-        let mut entry: Table = self.rest.parse().unwrap_or_default();
+        let parsed: Result<Table, _> = self.rest.parse();
+        let mut entry = parsed.map_err(|error| {
+            let reason = error.message();
+            vec![format!("Other settings cannot be read: {reason}")]
+        })?;
         let put = self
             .values
             .iter()
