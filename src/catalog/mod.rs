@@ -8,6 +8,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 mod aliases;
+pub(crate) mod list_prices;
 mod model;
 mod parameter;
 mod plan;
@@ -57,6 +58,11 @@ impl Catalog {
     /// Parses a catalog that extends this one: a model with a known ID replaces that model whole, others are appended.
     pub fn extended_by(&self, text: &str) -> Result<Self, Vec<Mistake>> {
         read::parse(text, Some(self))
+    }
+
+    /// Reads a catalog from a parsed document; with `base`, one that extends it.
+    pub(crate) fn read(document: Node, base: Option<&Self>) -> Result<Self, Vec<Mistake>> {
+        read::read(document, base, &BTreeSet::new())
     }
 
     /// Like [`Self::extended_by`], from a parsed document and without the removed models.
@@ -113,10 +119,10 @@ impl Catalog {
         self.models.iter()
     }
 
-    /// The gateway's system prompt that names `model`; `None` if the model is not configured to get one.
+    /// The gateway's system prompt that names `model`; `None` if the model is not configured to get one, or if the catalog
+    /// has none.
     pub fn identity_prompt(&self, model: &Model) -> Option<String> {
-        model
-            .identity_prompt
-            .then(|| self.identity_prompt.replace("{name}", &model.name))
+        let has_one = model.identity_prompt && !self.identity_prompt.is_empty();
+        has_one.then(|| self.identity_prompt.replace("{name}", &model.name))
     }
 }

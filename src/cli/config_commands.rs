@@ -35,10 +35,12 @@ pub(crate) enum ConfigCommand {
     },
     /// Replace all changes by those of a JSON file, in the form of `changes` of `config show --json`
     Apply {
+        /// The file (JSON)
         file: PathBuf,
         /// The version that they were based on: a newer one refuses them
         #[arg(long, value_name = "VERSION")]
         based_on: i64,
+        /// Why, for the history
         #[arg(long, default_value = "")]
         note: String,
         /// Only check them
@@ -102,8 +104,9 @@ pub(crate) async fn config(target: &Target, command: ConfigCommand) -> Result<()
         }
         ConfigCommand::Rollback(rollback) => {
             if let Some(store) = rollback.store.find()? {
-                let text = roll_back(&store, rollback.to).await?;
-                return output::print(&text);
+                let number = roll_back(&store, rollback.to).await?;
+                let text = || format!("Version {number} is {} again.", rolled_back(rollback.to));
+                return target.output.print(text, &json!({ "version": number }));
             }
             let body = json!({ "to": rollback.to });
             let path = "/operator/config/rollback";
@@ -164,7 +167,7 @@ fn as_text(shown: &Value) -> String {
 }
 
 /// Adds a version with the content of an earlier one, in the store of a gateway that does not start.
-async fn roll_back(store: &NamedStore, to: i64) -> Result<String, String> {
+async fn roll_back(store: &NamedStore, to: i64) -> Result<i64, String> {
     let backoffice = match store {
         NamedStore::File { database, .. } => Backoffice::beside(database),
         NamedStore::Postgres(address) => Backoffice::shared((**address).clone()),
@@ -212,13 +215,13 @@ async fn roll_back(store: &NamedStore, to: i64) -> Result<String, String> {
     };
     // As with every operator action, the change stays.
     if let Err(error) = backoffice.record_once(&random_id("action_"), &action).await {
-        eprintln!(
+        output::tell(&format!(
             "tollgate: the rollback was performed, but recording it failed: {error}: config.change by {actor} at {}, \
              version {newest} to {after}",
             timestamp::shown_ms(at_ms)
-        );
+        ));
     }
-    Ok(format!("Version {number} is {what} again."))
+    Ok(number)
 }
 
 fn says_the_same(one: &str, other: &str) -> bool {

@@ -16,6 +16,8 @@ mod demo;
 mod dev;
 mod export;
 mod import;
+mod init;
+mod margin;
 mod new_file;
 mod operator;
 mod output;
@@ -46,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Run a gateway with a simulated model on this machine; needs no configuration
     Dev(dev::Options),
+    /// Write a configuration for your provider and models; asks what it needs to know
+    Init(init::Options),
     /// Run a gateway in production, from a configuration file
     Serve {
         /// The configuration file (TOML)
@@ -140,7 +144,8 @@ enum Command {
     Completions(shell::Completions),
     /// Write the manual pages
     Man(shell::Manual),
-    /// List models; disable, enable, hide and show them
+    /// List models; disable, enable, hide and show them; suggest prices
+    #[command(visible_alias = "models")]
     Model {
         #[command(flatten)]
         target: Target,
@@ -176,6 +181,7 @@ pub fn run() -> ExitCode {
 async fn execute(command: Command) -> Result<(), String> {
     match command {
         Command::Dev(options) => dev::run(options).await,
+        Command::Init(options) => init::run(&options),
         Command::Serve { config } => serve::run(&config).await,
         Command::Check(options) => check::run(&options).await,
         Command::Account { target, command } => command.run(&target).await,

@@ -26,6 +26,8 @@ mod limits_section;
 mod mail;
 mod oidc;
 mod overload;
+mod own_models;
+mod paths;
 mod payments;
 mod portal_money;
 mod proxies;
@@ -444,11 +446,10 @@ impl Config {
             .collect()
     }
 
-    /// Reads a configuration file and applies overrides from this process's environment. Relative paths in the file are
-    /// resolved against the working directory.
+    /// Reads a configuration file and applies overrides from this process's environment.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         let (source, text, environment) = read_file(path)?;
-        Self::parse(&source, &text, &environment)
+        Self::read((&source, &text), folder_of(path), &environment)
     }
 
     /// Reads the section `[store]` of a file and nothing else, for commands that need no provider: they can be run
@@ -459,7 +460,13 @@ impl Config {
         let store = document.and_then(|mut document| {
             // Overrides of what is left out below cannot be wrong here.
             let _ = environment::override_values(&mut document, &environment);
-            read::store_alone(document, &environment)
+            let moved = paths::resolve(&mut document, folder_of(path));
+            let store = read::store_alone(document, &environment)?;
+            if moved.is_empty() {
+                Ok(store)
+            } else {
+                Err(moved)
+            }
         });
         store.map_err(|mistakes| ConfigError { source, mistakes })
     }
@@ -481,14 +488,25 @@ impl Config {
         text: &str,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
+        Self::read((source, text), Path::new(""), environment)
+    }
+
+    /// `folder` is what relative paths are relative to.
+    fn read(
+        (source, text): (&str, &str),
+        folder: &Path,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
         crate::base::checked_toml::parse(text)
             .and_then(|mut document| {
-                let unplaced = environment::override_values(&mut document, environment);
-                let base = Arc::new(changes::Base::new(source, document, environment));
-                match base.config(&changes::Revision::default()) {
-                    Ok(config) if unplaced.is_empty() => Ok(config),
-                    Ok(_) => Err(unplaced),
-                    Err(mistakes) => Err([mistakes, unplaced].concat()),
+                let mut wrong = environment::override_values(&mut document, environment);
+                let (own_models, mistakes) = own_models::take_apart(&mut document);
+                wrong.extend(mistakes);
+                let base = changes::Base::new(source, folder, document, own_models, environment);
+                match Arc::new(base).config(&changes::Revision::default()) {
+                    Ok(config) if wrong.is_empty() => Ok(config),
+                    Ok(_) => Err(wrong),
+                    Err(mistakes) => Err([mistakes, wrong].concat()),
                 }
             })
             .map_err(|mistakes| ConfigError {
@@ -496,6 +514,10 @@ impl Config {
                 mistakes,
             })
     }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
 }
 
 /// The file's name and text, and the variables of this process.

@@ -19,6 +19,7 @@ use super::{
     mail::mail,
     oidc::oidc,
     overload::overload,
+    own_models::without_ours_unless_said,
     payments::payments,
     portal_money::{seller, starter_credit},
     proxies::trusted_proxies,
@@ -43,6 +44,7 @@ use crate::{
 pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Config, Vec<Mistake>> {
     let Applied {
         document,
+        own_models,
         models,
         removed_models,
     } = written;
@@ -78,6 +80,7 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
             );
         }
         let (catalog, catalog_file) = catalog(root.section("catalog"));
+        let catalog = changed_catalog(root, catalog, own_models, &BTreeSet::new());
         let catalog = changed_catalog(root, catalog, models, &removed_models);
         let aliases = aliases(root.section("models"), &catalog);
         let deployments: Vec<_> = root
@@ -383,7 +386,7 @@ fn log(mut section: Section) -> Log {
     }
 }
 
-/// The catalog with the models that were changed, added and removed in the console.
+/// The catalog with the models of the file itself, or with those that were changed, added and removed in the console.
 fn changed_catalog(
     root: &Section,
     catalog: Catalog,
@@ -409,11 +412,10 @@ fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let extends = section.flag("extends").unwrap_or(true);
     let read = file.clone().map(|path| {
         let text = read_text(&path).unwrap_or_default();
-        let read = if extends {
-            built_in.extended_by(&text)
-        } else {
-            Catalog::parse(&text)
-        };
+        let read = checked_toml::parse(&text).and_then(|mut document| {
+            without_ours_unless_said(&mut document);
+            Catalog::read(document, extends.then_some(&built_in))
+        });
         read.map_err(|mistakes| (path, mistakes))
     });
     let catalog = match read {

@@ -175,6 +175,7 @@ mod process_stop_money;
 mod process_tls;
 mod process_tls_upstream;
 mod prune;
+mod quickstart;
 mod refused_bounds;
 mod refused_requests;
 mod retries_keys;

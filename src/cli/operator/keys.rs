@@ -59,6 +59,9 @@ pub(crate) enum KeyCommand {
         name: String,
         #[command(flatten)]
         terms: KeyTerms,
+        /// Print the key alone, for a script
+        #[arg(long, conflicts_with = "json")]
+        bare: bool,
     },
     /// List an account's keys, newest first, at most 100 at a time
     List {
@@ -118,7 +121,8 @@ impl KeyCommand {
                 account,
                 name,
                 terms,
-            } => create(target, &account, &terms.body(Some(name))).await,
+                bare,
+            } => create(target, &account, &terms.body(Some(name)), bare).await,
             Self::Change {
                 key,
                 name,
@@ -153,10 +157,14 @@ fn one(id: &str, action: &str) -> String {
 }
 
 /// A key that cannot be printed is deleted again, so that there is none that its owner does not have.
-async fn create(target: &Target, account: &str, body: &Value) -> Result<(), String> {
+async fn create(target: &Target, account: &str, body: &Value, bare: bool) -> Result<(), String> {
     let path = target.account_path(account).await? + "/keys";
     let created = target.call(Method::POST, &path, Some(body)).await?;
-    if let Err(error) = output::print_secret(&target.rendered(&created)) {
+    let text = match created["key"].as_str() {
+        Some(key) if bare => key.to_owned(),
+        _ => target.rendered(&created),
+    };
+    if let Err(error) = output::print_secret(&text) {
         let id = created["id"].as_str().unwrap_or_default();
         let deleted = target.call(Method::DELETE, &one(id, ""), None).await;
         return Err(match deleted {
@@ -164,7 +172,11 @@ async fn create(target: &Target, account: &str, body: &Value) -> Result<(), Stri
             Err(reason) => format!("{error}. Delete the key {id}, which is lost: {reason}"),
         });
     }
-    target.output.remark(REMINDER)
+    if bare {
+        Ok(())
+    } else {
+        target.output.remark(REMINDER)
+    }
 }
 
 /// A new secret that cannot be printed goes to standard error: a second rotation would end the one that programs use.

@@ -1,5 +1,7 @@
 //! Commands that call the operator API of a running gateway.
 
+use std::path::PathBuf;
+
 use axum::http::Method;
 use clap::Args;
 use serde_json::Value;
@@ -16,6 +18,7 @@ mod models;
 mod projects;
 mod requests;
 mod secret;
+mod suggestion;
 pub(crate) mod table;
 
 pub(crate) use accounts::AccountCommand;
@@ -42,6 +45,14 @@ pub(crate) struct Target {
         global = true
     )]
     operator_url: String,
+    /// The file with the operator token [default: the token is in TOLLGATE_OPERATOR_TOKEN]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOLLGATE_OPERATOR_TOKEN_FILE",
+        global = true
+    )]
+    operator_token_file: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputOption,
 }
@@ -54,10 +65,21 @@ impl Target {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, String> {
-        let token = std::env::var("TOLLGATE_OPERATOR_TOKEN").map_err(|_| {
-            "TOLLGATE_OPERATOR_TOKEN is not set. With `tollgate dev`: set -a; . data/dev.env; set +a"
-        })?;
+        let token = self.token()?;
         client::call(&self.operator_url, &token, method, path, body).await
+    }
+
+    fn token(&self) -> Result<String, String> {
+        let Some(file) = &self.operator_token_file else {
+            return std::env::var("TOLLGATE_OPERATOR_TOKEN").map_err(|_| {
+                "name the file with the operator token with --operator-token-file, or set TOLLGATE_OPERATOR_TOKEN. \
+                 With `tollgate dev`: set -a; . data/dev.env; set +a"
+                    .to_owned()
+            });
+        };
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        Ok(token.trim().to_owned())
     }
 
     /// Sends one request and prints the response.

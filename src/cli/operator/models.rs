@@ -4,7 +4,7 @@ use axum::http::Method;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Target, segment};
+use super::{Target, segment, suggestion::Suggestion};
 
 #[derive(Subcommand)]
 pub(crate) enum ModelCommand {
@@ -25,6 +25,8 @@ pub(crate) enum ModelCommand {
         /// The model's ID
         model: String,
     },
+    /// Print models as TOML for the configuration, at the vendors' list prices plus a margin; calls no gateway
+    Suggest(Suggestion),
     /// List a hidden model again
     Relist {
         /// The model's ID
@@ -39,6 +41,7 @@ impl ModelCommand {
             target.send(Method::PUT, &path, Some(body)).await
         };
         match self {
+            Self::Suggest(suggestion) => suggestion.print(target.output),
             Self::List => target.send(Method::GET, "/operator/models", None).await,
             Self::Disable { model } => set(&model, json!({ "enabled": false })).await,
             Self::Enable { model } => set(&model, json!({ "enabled": true })).await,

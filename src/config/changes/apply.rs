@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Table;
 
 use super::{Base, Change, Changes, Kind, entries::deployment_names};
-use crate::base::checked_toml::{self, Mistake, Node, Origin, Value};
+use crate::{
+    base::checked_toml::{self, Mistake, Node, Origin, Value},
+    config::own_models,
+};
 
 /// The document of a file with changes in it. Models are apart, because they are in other files.
 pub(crate) struct Applied {
     pub document: Node,
+    /// The models of the file itself, as a document of a catalog.
+    pub own_models: Option<Node>,
     /// Changed and added models, as a document of a catalog.
     pub models: Option<Node>,
     pub removed_models: BTreeSet<String>,
@@ -20,6 +25,7 @@ impl Applied {
     pub(crate) fn unchanged(document: Node) -> Self {
         Self {
             document,
+            own_models: None,
             models: None,
             removed_models: BTreeSet::new(),
         }
@@ -27,6 +33,7 @@ impl Applied {
 
     pub(super) fn to(base: &Base, changes: &Changes) -> (Self, Vec<Mistake>) {
         let mut applied = Self::unchanged(base.document.clone());
+        applied.own_models.clone_from(&base.own_models.catalog);
         if changes.is_empty() {
             return (applied, Vec::new());
         }
@@ -49,8 +56,12 @@ impl Applied {
                 None => drop(applied.removed_models.insert(id)),
                 Some(mut entry) => {
                     let origin = entry.origin.clone();
+                    let settings = table(&mut entry);
+                    if !base.models().iter().any(|(known, ..)| *known == id) {
+                        own_models::without_ours(settings, &origin);
+                    }
                     let value = Value::Text(id);
-                    table(&mut entry).insert("id".into(), Node { origin, value });
+                    settings.insert("id".into(), Node { origin, value });
                     models.push(entry);
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
@@ -13,14 +14,18 @@ use crate::{
         checked_toml::{self, Mistake, Node, Origin, Value},
         keys::Secret,
     },
-    config::{Config, ConfigError, read, values::Environment},
+    config::{Config, ConfigError, own_models::OwnModels, paths, read, values::Environment},
 };
 
 pub(crate) struct Base {
     /// The name of the file in messages.
     pub(super) source: String,
+    /// The file's folder, which relative paths are relative to.
+    pub(super) folder: PathBuf,
     /// The file with the overrides of the environment.
     pub(super) document: Node,
+    /// The models of the file itself.
+    pub(super) own_models: OwnModels,
     pub(super) environment: Environment,
     /// The models of the built-in catalog and of the file's, which are read once.
     pub(super) models: OnceLock<Vec<(String, Provenance, Table)>>,
@@ -34,10 +39,18 @@ impl fmt::Debug for Base {
 }
 
 impl Base {
-    pub(crate) fn new(source: &str, document: Node, environment: &Environment) -> Self {
+    pub(crate) fn new(
+        source: &str,
+        folder: &Path,
+        document: Node,
+        own_models: OwnModels,
+        environment: &Environment,
+    ) -> Self {
         Self {
             source: source.to_owned(),
+            folder: folder.to_owned(),
             document,
+            own_models,
             environment: environment.clone(),
             models: OnceLock::new(),
         }
@@ -52,7 +65,10 @@ impl Base {
         let environment = Environment::from([token]);
         checked_toml::parse(text).map_or_else(
             |_| Self::default(),
-            |document| Self::new(source, document, &environment),
+            |document| {
+                let (folder, own) = (Path::new(""), OwnModels::default());
+                Self::new(source, folder, document, own, &environment)
+            },
         )
     }
 
@@ -70,7 +86,8 @@ impl Base {
         if !refused.is_empty() {
             return Err(refused); // before a file is opened that a change names
         }
-        let (applied, mut mistakes) = Applied::to(self, &revision.changes);
+        let (mut applied, mut mistakes) = Applied::to(self, &revision.changes);
+        mistakes.extend(paths::resolve(&mut applied.document, &self.folder));
         match read::config(applied, &self.environment) {
             Ok(config) if mistakes.is_empty() => Ok(Config {
                 base: self.clone(),
@@ -78,7 +95,8 @@ impl Base {
                 ..config
             }),
             Ok(_) => Err(mistakes),
-            Err(found) => {
+            Err(mut found) => {
+                self.own_models.name_entries(&mut found);
                 mistakes.extend(found);
                 Err(mistakes)
             }
@@ -99,6 +117,8 @@ impl Default for Base {
     fn default() -> Self {
         Self {
             source: String::new(),
+            folder: PathBuf::new(),
+            own_models: OwnModels::default(),
             document: Node {
                 origin: Origin::Absent,
                 value: Value::Table(std::collections::BTreeMap::new()),

@@ -7,9 +7,9 @@ use super::{
     entries::{Provenance, as_table},
 };
 use crate::{
-    base::checked_toml::{self, Value},
+    base::checked_toml::{self, Node, Origin, Value},
     catalog,
-    config::files,
+    config::{files, own_models::without_ours_unless_said},
 };
 
 impl Base {
@@ -19,24 +19,38 @@ impl Base {
     }
 
     fn read_models(&self) -> Vec<(String, Provenance, Table)> {
-        let file = self
-            .at(&["catalog", "file"])
-            .and_then(|node| match &node.value {
-                Value::Text(path) => files::read_text(path.as_ref()).ok(),
-                _ => None,
-            });
+        let file =
+            self.at(&["catalog", "file"])
+                .and_then(|node| match (&node.value, &node.origin) {
+                    (Value::Text(path), Origin::Variable(_)) => {
+                        files::read_text(path.as_ref()).ok()
+                    }
+                    (Value::Text(path), _) => files::read_text(&self.folder.join(path)).ok(),
+                    _ => None,
+                });
         let flag = self.at(&["catalog", "extends"]).map(|node| &node.value);
         let extends = file.is_none()
             || !matches!(flag, Some(Value::Flag(false)))
                 && !matches!(flag, Some(Value::Text(text)) if text == "false");
         let built_in = if extends { catalog::BUILT_IN } else { "" };
-        let (mut models, built_in_defaults) = catalog_models(built_in, Provenance::BuiltIn);
-        let (own, own_defaults) = catalog_models(&file.unwrap_or_default(), Provenance::File);
+        let built_in = checked_toml::parse(built_in).ok();
+        let built_in = built_in.map(|document| models_of(&document, Provenance::BuiltIn));
+        let (mut models, built_in_defaults) = built_in.unwrap_or_default();
+        let file = checked_toml::parse(&file.unwrap_or_default()).ok();
+        let file = file.map(|mut document| {
+            without_ours_unless_said(&mut document);
+            models_of(&document, Provenance::File)
+        });
+        let (own, own_defaults) = file.unwrap_or_default();
         // An entry that replaces a built-in model has the defaults of the file, so it needs what they would change.
         for (_, _, model) in &mut models {
             keep_defaults(model, &built_in_defaults, &own_defaults);
         }
-        for (id, provenance, table) in own {
+        let own_in_file = self.own_models.catalog.iter().flat_map(|document| {
+            let (models, _) = models_of(document, Provenance::File);
+            models
+        });
+        for (id, provenance, table) in own.into_iter().chain(own_in_file) {
             match models.iter_mut().find(|(known, ..)| *known == id) {
                 Some(known) => *known = (id, provenance, table),
                 None => models.push((id, provenance, table)),
@@ -61,11 +75,8 @@ fn keep_defaults(model: &mut Table, own: &Table, replacing: &Table) {
 }
 
 /// The models of a catalog, and its defaults.
-fn catalog_models(text: &str, provenance: Provenance) -> (Vec<(String, Provenance, Table)>, Table) {
-    let Ok(document) = checked_toml::parse(text) else {
-        return (Vec::new(), Table::new());
-    };
-    let mut catalog = as_table(&document);
+fn models_of(document: &Node, provenance: Provenance) -> (Vec<(String, Provenance, Table)>, Table) {
+    let mut catalog = as_table(document);
     let models = match catalog.remove("models") {
         Some(Toml::Array(models)) => models,
         _ => Vec::new(),

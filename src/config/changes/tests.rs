@@ -1,11 +1,11 @@
 //! Entries of a file with a catalog of its own, and changes of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::base::checked_toml;
+use crate::{base::checked_toml, config::own_models::OwnModels};
 
 const CATALOG: &str = r#"
 [defaults]
@@ -38,7 +38,13 @@ fn base_with(folder: &TempDir, text: &str) -> Arc<Base> {
     let token = "7c1f9a04e6b25d83d0487ae1936bf25c".to_owned();
     let environment = BTreeMap::from([("TOLLGATE_OPERATOR_TOKEN".to_owned(), token)]);
     let document = checked_toml::parse(&text).unwrap();
-    Arc::new(Base::new("test.toml", document, &environment))
+    Arc::new(Base::new(
+        "test.toml",
+        Path::new(""),
+        document,
+        OwnModels::default(),
+        &environment,
+    ))
 }
 
 fn named<'a>(entries: &'a [Entry], name: &str) -> &'a Entry {

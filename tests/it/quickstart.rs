@@ -1,0 +1,114 @@
+//! The commands of docs/QUICKSTART.md, as they are written there, in an empty folder. Only the ports are others, because
+//! those of the page may be in use here.
+
+use std::{net::TcpListener, path::Path, process::Stdio, time::Duration};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{process::Command, time::timeout};
+
+use crate::support::{FakeUpstream, stores::files_only};
+
+const PAGE: &str = include_str!("../../docs/QUICKSTART.md");
+
+/// The commands of the page, in their order.
+fn commands() -> String {
+    let blocks = PAGE.split("```console\n").skip(1);
+    let blocks = blocks.map(|block| block.split("\n```").next().unwrap());
+    let lines = blocks.flat_map(str::lines);
+    let commands = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line));
+    commands.collect::<Vec<_>>().join("\n")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Runs a shell script in this folder; returns its output. Its processes end with it.
+async fn shell(folder: &Path, script: &str) -> (bool, String, String) {
+    let program = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    let bash = bash.args(["-euc", script]).current_dir(folder);
+    let bash = bash.env_remove("TOLLGATE_OPERATOR_TOKEN").env("PATH", path);
+    let running = bash
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let ended = timeout(Duration::from_mins(1), running.wait_with_output());
+    let output = ended.await.expect("the page's commands end").unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.success(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[tokio::test]
+async fn the_page_works_as_it_is_written() {
+    if files_only("the page is about a gateway with files") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let ollama = FakeUpstream::start().await;
+    ollama.answer_json(
+        200,
+        &json!({
+            "object": "list", "data": [{ "id": "llama3.2", "object": "model" }],
+            "id": "chatcmpl-1", "created": 1, "model": "llama3.2",
+            "choices": [{ "index": 0, "finish_reason": "stop",
+                "message": { "role": "assistant", "content": "Hello Ada." } }],
+            "usage": { "prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150 },
+        }),
+    );
+    let ports = [("8080", free_port()), ("9090", free_port())];
+    let mut script = commands();
+    for (written, free) in &ports {
+        script = script.replace(
+            &format!("127.0.0.1:{written}"),
+            &format!("127.0.0.1:{free}"),
+        );
+    }
+    // Between starting the gateway and the next command a person takes longer than it does.
+    let ready = format!(
+        "for try in $(seq 300); do curl -sf http://127.0.0.1:{}/livez >/dev/null && break; sleep 0.1; done",
+        ports[0].1
+    );
+    script = script.replace(
+        "tollgate.toml &\n",
+        &format!("tollgate.toml 2>log &\n{ready}\n"),
+    );
+    let script = format!(
+        "trap 'kill $(jobs -p); wait' EXIT\n\
+         export TOLLGATE__SERVER__LISTEN=127.0.0.1:{} TOLLGATE__OPERATOR__LISTEN=127.0.0.1:{}\n\
+         export TOLLGATE_OPERATOR_URL=http://127.0.0.1:{}\n\
+         export TOLLGATE__PROVIDERS__OLLAMA__BASE_URL=http://{}/v1\n{script}",
+        ports[0].1, ports[1].1, ports[1].1, ollama.address,
+    );
+    let (ok, stdout, stderr) = shell(folder.path(), &script).await;
+    let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+    assert!(ok, "{stdout}\n{stderr}\n{log}");
+    for words in [
+        "tollgate.toml serves llama3.2",
+        "provider `ollama`: answers",
+        "Hello Ada.",
+        // 100 × 0.10 and 50 × 0.40 dollars a million.
+        "9.99997",
+        "Everything adds up.",
+        "/portal/",
+    ] {
+        assert!(stdout.contains(words), "{words}: {stdout}\n{stderr}\n{log}");
+    }
+    let sent = ollama.last_body();
+    assert_eq!(
+        sent["messages"].as_array().unwrap().len(),
+        1,
+        "no prompt of ours: {sent}"
+    );
+    assert!(sent.get("tools").is_none(), "no tools of ours: {sent}");
+}
