@@ -11,7 +11,7 @@ use super::{
 };
 use crate::base::money::NanoUsd;
 
-/// Why an attempt is given up whose outcome is not known: it counts as paid against the maximum of its month.
+/// Why an attempt is given up whose outcome is not known: it counts as paid against the maximum of the month.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,11 +172,13 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Pauses settings and forgets their card.
+    /// Pauses settings, forgets their card, and marks the attempt that was the reason as failed.
     pub(crate) async fn pause_top_up(
         &self,
         account_id: &str,
         problem: &str,
+        (attempt, why): (&str, &str),
+        now: i64,
     ) -> Result<(), BackofficeError> {
         let pause = statement(
             "UPDATE backoffice_top_ups
@@ -186,7 +188,7 @@ impl Backoffice {
              WHERE account_id = $2",
             [problem.into(), account_id.into()],
         );
-        self.run(vec![pause]).await?;
+        self.run(vec![pause, fail(attempt, why, now)]).await?;
         Ok(())
     }
 
@@ -251,15 +253,15 @@ impl Backoffice {
         first_checkout(self.run(vec![select]).await?)
     }
 
-    /// Begins an attempt with the stored settings; `None` if they are not on, an attempt is open, or the maximum of the
-    /// month that began at `since` does not allow it.
+    /// Begins an attempt with the stored settings; `None` if they are not on, were claimed again since `top_up` was read,
+    /// an attempt is open, or the maximum of the month that began at `since` does not allow it.
     pub(crate) async fn begin_attempt(
         &self,
-        account_id: &str,
+        top_up: &TopUp,
         since: i64,
         now: i64,
     ) -> Result<Option<Checkout>, BackofficeError> {
-        let id = new_checkout_id();
+        let (id, account_id) = (new_checkout_id(), top_up.account_id.as_str());
         let lock = statement(
             "UPDATE backoffice_top_ups SET claims = claims WHERE account_id = $1",
             [account_id.into()],
@@ -270,12 +272,12 @@ impl Backoffice {
                      (id, provider, account_id, person, amount, created_at, automatic)
                  SELECT $1, t.provider, t.account_id, t.consent_by, t.amount, $2, 1
                  FROM backoffice_top_ups t
-                 WHERE t.account_id = $3 AND t.state = 'on' AND t.card IS NOT NULL
+                 WHERE t.account_id = $3 AND t.claims = $4 AND t.state = 'on' AND t.card IS NOT NULL
                      AND NOT EXISTS (SELECT 1 FROM backoffice_checkouts
                          WHERE account_id = $3 AND ",
                 is_open!(),
                 ") AND t.amount + (",
-                spent_since!("$3", "$4"),
+                spent_since!("$3", "$5"),
                 ") <= t.monthly_max
                  ON CONFLICT (id) DO NOTHING"
             ),
@@ -283,6 +285,7 @@ impl Backoffice {
                 id.as_str().into(),
                 now.into(),
                 account_id.into(),
+                top_up.claims.into(),
                 since.into(),
             ],
         );
@@ -297,12 +300,7 @@ impl Backoffice {
         why: &str,
         now: i64,
     ) -> Result<(), BackofficeError> {
-        let fail = statement(
-            "UPDATE backoffice_checkouts SET failed_at = $1, failure = $2
-             WHERE id = $3 AND automatic = 1 AND paid_at IS NULL AND failed_at IS NULL",
-            [now.into(), why.into(), id.into()],
-        );
-        self.run(vec![fail]).await?;
+        self.run(vec![fail(id, why, now)]).await?;
         Ok(())
     }
 
@@ -319,6 +317,14 @@ impl Backoffice {
             row.int().map(NanoUsd::new)
         })
     }
+}
+
+fn fail(attempt: &str, why: &str, now: i64) -> Statement {
+    statement(
+        "UPDATE backoffice_checkouts SET failed_at = $1, failure = $2
+         WHERE id = $3 AND automatic = 1 AND paid_at IS NULL AND failed_at IS NULL",
+        [now.into(), why.into(), attempt.into()],
+    )
 }
 
 fn by_account(account_id: &str) -> Statement {

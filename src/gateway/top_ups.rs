@@ -2,7 +2,8 @@
 //!
 //! An attempt is stored before the provider is called, so the maximum of a month holds whatever fails. An attempt whose
 //! outcome is not known stays open and is repeated with the same number, for which the provider charges once; while it
-//! is open, no other is begun.
+//! is open, no other is begun. Once top-ups are off or the account is closed, nothing is repeated: the provider is only
+//! asked what became of the attempt.
 
 use std::sync::Arc;
 
@@ -16,9 +17,10 @@ use crate::{
     backoffice::{
         BackofficeError, Checkout, TeamRole, TopUp, TopUpState, UNKNOWN,
         mail::Email,
-        payments::{CardOutcome, CardPayment, Paid, Payments, Sum},
+        payments::{BeginError, CardOutcome, CardPayment, Paid, Payments, SentPayment, Sum},
     },
-    base::month::Month,
+    base::{month::Month, timestamp},
+    ledger::LedgerError,
 };
 
 /// Accounts that are looked at together.
@@ -28,20 +30,28 @@ const LEASE: i64 = 180;
 /// Seconds until an account is looked at again: after a look, and after an attempt without an outcome.
 const INTERVAL: i64 = 10;
 const RETRY_INTERVAL: i64 = 60;
-/// Seconds after which an attempt is given up. Stripe forgets the number of a request after a day, and would charge again.
+/// Seconds for which an attempt is repeated. Stripe forgets the number of a request after a day, and would charge again.
 const GIVE_UP_AFTER: i64 = 23 * 3_600;
+const NOT_FOUND_OUT: &str = "we could not find out whether the last payment succeeded";
 
-/// Looks at all accounts that are due.
-pub async fn round(gateway: &Arc<Gateway>, now: i64) -> Result<(), BackofficeError> {
+/// Looks at all accounts that are due by this clock, in seconds.
+pub async fn round(
+    gateway: &Arc<Gateway>,
+    clock: impl Fn() -> i64 + Send + Sync,
+) -> Result<(), BackofficeError> {
     let Some(payments) = &gateway.payments else {
         return Ok(());
     };
     loop {
+        // Looks take a while, so each claim has a time of its own, from which its lease lasts.
+        let now = clock();
         let claimed = gateway
             .backoffice
             .claim_top_ups(now, now + LEASE, CONCURRENT)
             .await?;
-        let looks = claimed.iter().map(|one| look(gateway, payments, one, now));
+        let looks = claimed
+            .iter()
+            .map(|one| look(gateway, payments, one, &clock));
         for looked in join_all(looks).await {
             looked?;
         }
@@ -54,23 +64,28 @@ pub async fn round(gateway: &Arc<Gateway>, now: i64) -> Result<(), BackofficeErr
 async fn look(
     gateway: &Arc<Gateway>,
     payments: &Payments,
-    top_up: &TopUp,
-    now: i64,
+    claimed: &TopUp,
+    clock: &(impl Fn() -> i64 + Send + Sync),
 ) -> Result<(), BackofficeError> {
-    let backoffice = &gateway.backoffice;
-    let mut attempt = backoffice.open_attempt(&top_up.account_id).await?;
-    if attempt.is_none() && is_needed(gateway, payments, top_up).await {
-        let month = Month::of_ms(now * 1_000).first_ms() / 1_000;
-        attempt = backoffice
-            .begin_attempt(&top_up.account_id, month, now)
-            .await?;
+    let (backoffice, account_id) = (&gateway.backoffice, claimed.account_id.as_str());
+    let mut attempt = backoffice.open_attempt(account_id).await?;
+    if attempt.is_none() && is_needed(gateway, payments, claimed).await {
+        // The system's clock dates payments, so it decides which month it is.
+        let month = Month::of_ms(timestamp::now_ms()).first_ms() / 1_000;
+        attempt = backoffice.begin_attempt(claimed, month, clock()).await?;
     }
     let is_done = match &attempt {
-        Some(attempt) => Box::pin(pay(gateway, payments, top_up, attempt, now)).await,
+        Some(attempt) => {
+            // Read again, because they may have been turned off, or claimed by another gateway.
+            let top_up = backoffice.top_up(account_id).await?;
+            let top_up = top_up.filter(|top_up| top_up.claims == claimed.claims);
+            let Some(top_up) = top_up else { return Ok(()) };
+            Box::pin(pay(gateway, payments, &top_up, attempt, clock())).await
+        }
         None => true,
     };
     let wait = if is_done { INTERVAL } else { RETRY_INTERVAL };
-    backoffice.release_top_up(top_up, now + wait).await
+    backoffice.release_top_up(claimed, clock() + wait).await
 }
 
 /// Whether credit is to be bought. If the ledger cannot be read, nothing is.
@@ -104,28 +119,22 @@ async fn pay(
         };
         return credited(gateway, payments, &paid).await;
     }
-    if now - attempt.created_at > GIVE_UP_AFTER {
-        let problem = "we could not find out whether the last payment succeeded";
-        return pause(gateway, payments, attempt, (UNKNOWN, problem)).await;
-    }
-    let Some((customer, card)) = &top_up.card else {
-        let problem = "no card is saved";
-        return pause(gateway, payments, attempt, (problem, problem)).await;
-    };
+    let is_old = now - attempt.created_at > GIVE_UP_AFTER;
     if attempt.provider != payments.provider.key() {
-        return false;
+        // The provider that has it is not configured any more, so it cannot be asked.
+        let unknown = (UNKNOWN, NOT_FOUND_OUT);
+        return is_old && give_up(gateway, payments, top_up, attempt, unknown).await;
     }
-    let payment = CardPayment {
-        checkout: &attempt.id,
-        account_id: &attempt.account_id,
-        customer,
-        card,
-        amount: attempt.amount,
-        known: attempt.session.as_deref(),
+    let may_charge = match (attempt.session.is_none() && !is_old, top_up.state) {
+        (true, TopUpState::On) => match is_open(gateway, &top_up.account_id).await {
+            Ok(is_open) => is_open,
+            Err(_) => return false,
+        },
+        _ => false,
     };
-    match payments.provider.charge(&payment).await {
-        Ok(CardOutcome::Paid(paid)) => credited(gateway, payments, &paid).await,
-        Ok(CardOutcome::Pending(session)) => {
+    match outcome(payments, top_up, attempt, may_charge).await {
+        Ok(Some(CardOutcome::Paid(paid))) => credited(gateway, payments, &paid).await,
+        Ok(Some(CardOutcome::Pending(session))) => {
             // If it is not stored, the payment is repeated under its number, which returns the same.
             let _ = gateway
                 .backoffice
@@ -133,17 +142,60 @@ async fn pay(
                 .await;
             false
         }
-        Ok(CardOutcome::Refused(why)) => pause(gateway, payments, attempt, (&why, &why)).await,
+        Ok(Some(CardOutcome::Refused(why))) => {
+            give_up(gateway, payments, top_up, attempt, (&why, &why)).await
+        }
+        Ok(None) => {
+            let unknown = (UNKNOWN, NOT_FOUND_OUT);
+            give_up(gateway, payments, top_up, attempt, unknown).await
+        }
         Err(error) => {
             tracing::warn!(
                 checkout = attempt.id,
                 account.id = attempt.account_id,
                 %error,
-                "the outcome of an automatic top-up is not known; it is repeated under the same number",
+                "the outcome of an automatic top-up is not known; the provider is asked again",
             );
             false
         }
     }
+}
+
+/// Whether an account is there and not closed.
+async fn is_open(gateway: &Gateway, account_id: &str) -> Result<bool, LedgerError> {
+    match gateway.ledger.account(account_id).await {
+        Ok(account) => Ok(!account.closed),
+        Err(LedgerError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Charges the card for the attempt, once however often this is repeated; or only finds out whether it was charged.
+/// `None` if that cannot be found out.
+async fn outcome(
+    payments: &Payments,
+    top_up: &TopUp,
+    attempt: &Checkout,
+    may_charge: bool,
+) -> Result<Option<CardOutcome>, BeginError> {
+    let saved = top_up.card.as_ref();
+    if let Some((customer, card)) = saved.filter(|_| may_charge) {
+        let payment = CardPayment {
+            checkout: &attempt.id,
+            account_id: &attempt.account_id,
+            customer,
+            card,
+            amount: attempt.amount,
+        };
+        return payments.provider.charge(&payment).await.map(Some);
+    }
+    let sent = SentPayment {
+        checkout: &attempt.id,
+        session: attempt.session.as_deref(),
+        customer: saved.map(|(customer, _)| customer.as_str()),
+        since: attempt.created_at,
+    };
+    payments.provider.find(&sent).await
 }
 
 async fn credited(gateway: &Arc<Gateway>, payments: &Payments, paid: &Paid) -> bool {
@@ -154,26 +206,37 @@ async fn credited(gateway: &Arc<Gateway>, payments: &Payments, paid: &Paid) -> b
     }
 }
 
-/// Fails the attempt, pauses the account's top-ups, and tells its people. Returns whether it was stored.
-async fn pause(
+/// Fails the attempt. If the account's top-ups are on, pauses them and tells its people. Returns whether it was stored.
+async fn give_up(
     gateway: &Arc<Gateway>,
     payments: &Payments,
+    top_up: &TopUp,
     attempt: &Checkout,
     (kind, problem): (&str, &str),
 ) -> bool {
     let account_id = attempt.account_id.as_str();
     let actions = OperatorActions::by(gateway, payments.provider.name());
-    let paused = actions.pause_top_up(account_id, &attempt.id, (kind, problem));
-    if let Err(error) = paused.await {
-        tracing::error!(account.id = account_id, %error, "pausing automatic top-ups failed; it is tried again");
+    let is_on = top_up.state == TopUpState::On;
+    let failed = if is_on {
+        let paused = actions.pause_top_up(account_id, &attempt.id, (kind, problem));
+        paused.await
+    } else {
+        let failed = actions.fail_top_up(account_id, &attempt.id, (kind, problem));
+        failed.await
+    };
+    if let Err(error) = failed {
+        tracing::error!(account.id = account_id, %error, "storing that an automatic top-up failed did not work; it is tried again");
         return false;
     }
     tracing::warn!(
         checkout = attempt.id,
         account.id = account_id,
-        "automatic top-ups are paused: {problem}"
+        paused = is_on,
+        "an automatic top-up failed: {problem}"
     );
-    tell(gateway, account_id, problem).await;
+    if is_on {
+        tell(gateway, account_id, problem).await;
+    }
     true
 }
 
@@ -193,8 +256,8 @@ async fn tell(gateway: &Arc<Gateway>, account_id: &str, problem: &str) {
             to: person.email,
             subject: "Auto top-up is paused".into(),
             text: format!(
-                "An automatic top-up of your account failed: {problem}.\n\n\
-                 Auto top-up is paused, and no more credit is bought. Requests are refused once your credit is used up.\n\n\
+                "Auto top-up of your account is paused: {problem}.\n\n\
+                 No more credit is bought. Requests are refused once your credit is used up.\n\n\
                  Add credit and turn auto top-up on again:\n{url}\n"
             ),
         };

@@ -8,7 +8,7 @@ use tollgate::{backoffice::Role, base::timestamp::now, gateway::top_ups};
 
 use crate::support::{
     TestGateway,
-    admin::rows,
+    admin::{not_at_midnight, rows},
     console::actions,
     portal::{Browser, PASSWORD},
     smtp::FakeSmtp,
@@ -34,6 +34,8 @@ async fn turn_on(
     [threshold, amount, monthly_max]: [&str; 3],
     fault: Option<Fault>,
 ) {
+    // The tests are about one month.
+    not_at_midnight().await;
     browser.get("/portal/billing/top-up").await.assert_page();
     let fields = [
         ("threshold", threshold),
@@ -59,11 +61,30 @@ async fn turn_on(
     deliver(gateway.public, &event).await.assert_ok();
 }
 
-/// A look at all accounts, so many minutes from now. The gateway's own job looks too.
+/// A look at all accounts, so many minutes from now. The gateway's own job looks too. Payments are of the month that it is
+/// now.
 async fn look(gateway: &TestGateway, minutes: i64) {
-    top_ups::round(gateway.inside(), now() + 60 * minutes)
-        .await
-        .unwrap();
+    let clock = || now() + 60 * minutes;
+    top_ups::round(gateway.inside(), clock).await.unwrap();
+}
+
+/// Turns it on with a fault at the provider, looks until an attempt is open, and mends the provider.
+async fn begin_and_lose(
+    gateway: &TestGateway,
+    stripe: &FakeStripe,
+    browser: &Browser,
+    fault: Fault,
+) {
+    turn_on(gateway, stripe, browser, ["5000", "20", "20"], Some(fault)).await;
+    for minutes in [0, 4] {
+        look(gateway, minutes).await;
+    }
+    let sent = stripe.requests();
+    assert!(
+        sent.iter()
+            .any(|sent| sent.fields.contains_key("metadata[top_up]"))
+    );
+    stripe.break_with(None);
 }
 
 #[tokio::test]
@@ -176,6 +197,68 @@ async fn a_lost_response_charges_and_credits_once() {
     look(&gateway, 20).await;
     assert_eq!(stripe.charged().len(), 1);
     assert_eq!(balance(&gateway, &browser.account_id).await, "1040.000000");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_attempt_is_not_sent_again_once_it_is_turned_off() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    // Whether the lost request has arrived or failed, it is only looked up.
+    let no_trace = Fault::Answer(500, "{}");
+    for (fault, closes, shown, sum) in [
+        (Fault::Hang, false, "Paid", "1040.000000"),
+        (Fault::Hang, true, "Paid", "1040.000000"),
+        (no_trace, false, "Outcome unknown", "1020.000000"),
+        (no_trace, true, "Outcome unknown", "1020.000000"),
+    ] {
+        let browser = Browser::signed_in(&gateway).await;
+        let account = browser.account_id.clone();
+        begin_and_lose(&gateway, &stripe, &browser, fault).await;
+        if closes {
+            let path = format!("/operator/accounts/{account}");
+            let close = Some(json!({ "closed": true }));
+            gateway
+                .operate(Method::PATCH, &path, close)
+                .await
+                .assert_ok();
+        } else {
+            browser.get("/portal/billing").await.assert_page();
+            let off = browser.post("/portal/billing/top-up/off", &[]).await;
+            off.assert_sent_to("/portal/billing");
+        }
+        for minutes in [8, 12] {
+            look(&gateway, minutes).await;
+        }
+        assert!(stripe.requests().is_empty(), "{shown}, closed: {closes}");
+        assert_eq!(balance(&gateway, &account).await, sum);
+        let billing = browser.get("/portal/billing").await;
+        let payments = rows(billing.assert_page(), "Latest payments, newest first");
+        let is_automatic = |row: &&Vec<String>| row[1].contains("Auto top-up");
+        let attempt = payments.iter().find(is_automatic).unwrap();
+        assert_eq!(attempt[3], shown, "{payments:?}");
+        let log = actions(&gateway, Some(&account)).await;
+        let recorded = |what| log.iter().any(|action| action.what == what);
+        let is_unknown = shown == "Outcome unknown";
+        assert_eq!(recorded("top_up.fail"), is_unknown && !closes);
+        assert_eq!(recorded("top_up.pause"), is_unknown && closes);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_day_an_attempt_is_looked_up_and_not_sent_again() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let browser = Browser::signed_in(&gateway).await;
+    let fault = Fault::Answer(500, "{}");
+    begin_and_lose(&gateway, &stripe, &browser, fault).await;
+    look(&gateway, 23 * 60 + 10).await;
+    assert!(stripe.requests().is_empty());
+    let billing = browser.get("/portal/billing").await;
+    for told in ["Outcome unknown", "we could not find out whether"] {
+        assert!(billing.assert_page().contains(told), "{told}");
+    }
     gateway.stop().await;
 }
 

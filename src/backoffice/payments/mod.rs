@@ -15,7 +15,7 @@ mod signature;
 mod stripe;
 mod test;
 
-pub(crate) use self::saved_card::{CardOutcome, CardPayment};
+pub(crate) use self::saved_card::{CardOutcome, CardPayment, SentPayment};
 use self::stripe::Stripe;
 pub(crate) use self::test::TestPayments;
 use crate::{
@@ -42,6 +42,13 @@ pub trait Provider: Send + Sync {
         &'a self,
         payment: &'a CardPayment<'a>,
     ) -> BoxFuture<'a, Result<CardOutcome, BeginError>>;
+
+    /// Finds out what became of a payment with a saved card; never charges. `None` if the provider does not know it, or
+    /// if it cannot be found there.
+    fn find<'a>(
+        &'a self,
+        payment: &'a SentPayment<'a>,
+    ) -> BoxFuture<'a, Result<Option<CardOutcome>, BeginError>>;
 
     /// Parses an event after checking its signature, whose time must be close to `now`.
     fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError>;

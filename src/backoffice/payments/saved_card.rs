@@ -17,8 +17,19 @@ pub struct CardPayment<'a> {
     pub card: &'a str,
     /// Whole cents.
     pub amount: NanoUsd,
-    /// The provider's ID of this payment, if an earlier request has returned it.
-    pub known: Option<&'a str>,
+}
+
+/// A payment with a saved card that may have been sent earlier.
+#[derive(Clone, Copy, Debug)]
+pub struct SentPayment<'a> {
+    /// The ID of the checkout.
+    pub checkout: &'a str,
+    /// The provider's ID of this payment, if a response has told it.
+    pub session: Option<&'a str>,
+    /// The provider's ID of the customer, whose payments are searched if there is no `session`.
+    pub customer: Option<&'a str>,
+    /// It was not sent before this time.
+    pub since: i64,
 }
 
 /// What became of a payment with a saved card.
@@ -47,6 +58,24 @@ pub(super) struct Intent {
 #[derive(Default, Deserialize)]
 struct Metadata {
     top_up: Option<String>,
+}
+
+/// Stripe's list of payment intents, newest first.
+#[derive(Deserialize)]
+pub(super) struct Intents {
+    data: Vec<Intent>,
+}
+
+impl Intents {
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
+        serde_json::from_slice(body).ok()
+    }
+
+    /// The payment for this checkout.
+    pub(super) fn of(self, checkout: &str) -> Option<Intent> {
+        let mut intents = self.data.into_iter();
+        intents.find(|intent| intent.checkout() == Some(checkout))
+    }
 }
 
 impl Intent {

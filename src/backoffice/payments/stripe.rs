@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use super::{
     BeginError, CardOutcome, CardPayment, EventError, Order, PaymentEvent, PaymentPage, Provider,
-    event,
-    saved_card::{self, Intent},
+    SentPayment, event,
+    saved_card::{self, Intent, Intents},
     signature,
 };
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 const MAX_RESPONSE_BYTES: usize = 256 << 10;
 /// Longest session ID that is accepted.
 const MAX_SESSION_ID: usize = 255;
+/// By how many seconds Stripe's clock may differ from ours.
+const CLOCK_SKEW: i64 = 3_600;
 
 pub(crate) struct Stripe {
     http: connect::Client,
@@ -57,24 +59,14 @@ impl Stripe {
     }
 
     async fn charge_card(&self, payment: &CardPayment<'_>) -> Result<CardOutcome, BeginError> {
-        let (status, body) = if let Some(id) = payment.known {
-            self.send(&intent_path(id)?, None).await?
-        } else {
-            // The card is that of the payment with which it was saved.
-            let saved = self.send(&intent_path(payment.card)?, None).await?;
-            let card = match saved {
-                (StatusCode::OK, body) => Intent::parse(&body).and_then(Intent::card),
-                (StatusCode::NOT_FOUND, _) => None,
-                (status, body) => return Err(BeginError(refusal(status, &body))),
-            };
-            let Some(card) = card else {
-                return Ok(CardOutcome::Refused("no card is saved".into()));
-            };
-            let form = card_form(payment, &card)?;
-            let sent = Some((form, payment.checkout));
-            self.send("/v1/payment_intents", sent).await?
+        // The card is that of the payment with which it was saved.
+        let saved = self.intent(payment.card).await?;
+        let Some(card) = saved.and_then(Intent::card) else {
+            return Ok(CardOutcome::Refused("no card is saved".into()));
         };
-        let strange = || BeginError("the response is not a payment intent".into());
+        let form = card_form(payment, &card)?;
+        let sent = Some((form, payment.checkout));
+        let (status, body) = self.send("/v1/payment_intents", sent).await?;
         match status {
             StatusCode::OK => {
                 let intent = Intent::parse(&body).ok_or_else(strange)?;
@@ -86,6 +78,47 @@ impl Stripe {
                     None => Err(BeginError(refusal(status, &body))),
                 }
             }
+            _ => Err(BeginError(refusal(status, &body))),
+        }
+    }
+
+    async fn find_payment(
+        &self,
+        sent: &SentPayment<'_>,
+    ) -> Result<Option<CardOutcome>, BeginError> {
+        let intent = match (sent.session, sent.customer) {
+            (Some(id), _) => self.intent(id).await?,
+            (None, Some(customer)) => self.intent_of(customer, sent).await?,
+            (None, None) => None,
+        };
+        let outcome = |intent: Intent| intent.outcome(sent.checkout).ok_or_else(strange);
+        intent.map(outcome).transpose()
+    }
+
+    /// The payment intent with this ID; `None` if there is none.
+    async fn intent(&self, id: &str) -> Result<Option<Intent>, BeginError> {
+        let (status, body) = self.send(&intent_path(id)?, None).await?;
+        match status {
+            StatusCode::OK => Intent::parse(&body).map(Some).ok_or_else(strange),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(BeginError(refusal(status, &body))),
+        }
+    }
+
+    /// The customer's payment intent for the checkout; `None` if it is not among their latest.
+    async fn intent_of(
+        &self,
+        customer: &str,
+        sent: &SentPayment<'_>,
+    ) -> Result<Option<Intent>, BeginError> {
+        let path = intents_path(customer, sent.since - CLOCK_SKEW)?;
+        let (status, body) = self.send(&path, None).await?;
+        match status {
+            StatusCode::OK => {
+                let intents = Intents::parse(&body).ok_or_else(strange)?;
+                Ok(intents.of(sent.checkout))
+            }
+            StatusCode::NOT_FOUND => Ok(None),
             _ => Err(BeginError(refusal(status, &body))),
         }
     }
@@ -189,6 +222,17 @@ impl Provider for Stripe {
             .boxed()
     }
 
+    fn find<'a>(
+        &'a self,
+        payment: &'a SentPayment<'a>,
+    ) -> BoxFuture<'a, Result<Option<CardOutcome>, BeginError>> {
+        let timed_out = |_| Err(BeginError("the request timed out".into()));
+        let finding = tokio::time::timeout(self.timeout, self.find_payment(payment));
+        finding
+            .map(move |found| found.unwrap_or_else(timed_out))
+            .boxed()
+    }
+
     fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError> {
         signature::check(&self.webhook_secret, headers, body, now)?;
         event::read(body)
@@ -265,10 +309,25 @@ fn card_form(payment: &CardPayment<'_>, card: &str) -> Result<String, BeginError
 
 /// The path of a payment intent.
 fn intent_path(id: &str) -> Result<String, BeginError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let is_id = !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain);
-    let path = is_id.then(|| format!("/v1/payment_intents/{id}"));
+    let path = is_id(id).then(|| format!("/v1/payment_intents/{id}"));
     path.ok_or_else(|| BeginError("the stored ID of a payment cannot be used".into()))
+}
+
+/// The path of a customer's latest payment intents.
+fn intents_path(customer: &str, since: i64) -> Result<String, BeginError> {
+    let path = is_id(customer).then(|| {
+        format!("/v1/payment_intents?customer={customer}&created%5Bgte%5D={since}&limit=20")
+    });
+    path.ok_or_else(|| BeginError("the stored ID of a customer cannot be used".into()))
+}
+
+fn is_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain)
+}
+
+fn strange() -> BeginError {
+    BeginError("the response is not what Stripe documents for payment intents".into())
 }
 
 fn encode(fields: &[(String, &str)]) -> String {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     BeginError, CardOutcome, CardPayment, EventError, Order, Paid, PaymentEvent, PaymentPage,
-    Provider, Sum, event, signature,
+    Provider, SentPayment, Sum, event, signature,
 };
 use crate::base::{keys::Secret, money::NanoUsd};
 
@@ -82,6 +82,14 @@ impl Provider for TestPayments {
             card: None,
         };
         std::future::ready(Ok(CardOutcome::Paid(paid))).boxed()
+    }
+
+    /// Nothing is stored about the pretended payments.
+    fn find<'a>(
+        &'a self,
+        _: &'a SentPayment<'a>,
+    ) -> BoxFuture<'a, Result<Option<CardOutcome>, BeginError>> {
+        std::future::ready(Ok(None)).boxed()
     }
 
     fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    backoffice::{NewTopUp, Payment, TopUp, TopUpState},
+    backoffice::{Checkout, NewTopUp, Payment, TopUp, TopUpState},
     base::money::NanoUsd,
 };
 
@@ -10,6 +10,7 @@ contract!(
     settings_wait_for_a_card_and_forget_it_when_a_payment_fails,
     concurrent_attempts_stay_within_the_month,
     a_claim_keeps_others_away_until_its_end,
+    a_claim_that_ran_out_begins_nothing,
 );
 
 fn dollars(dollars: i64) -> NanoUsd {
@@ -48,7 +49,7 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
     let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
     assert_eq!((set.state, &set.card), (TopUpState::Waiting, &None));
     assert_eq!(
-        backoffice.begin_attempt("acct_1", NOW, NOW).await.unwrap(),
+        backoffice.begin_attempt(&set, NOW, NOW).await.unwrap(),
         None
     );
     let card = ("cus_1", "pi_1");
@@ -76,8 +77,15 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
     let off = backoffice.top_up("acct_1").await.unwrap().unwrap();
     assert_eq!((off.state, &off.card), (TopUpState::Off, &on.card));
     backoffice.set_top_up(&settings("acct_1")).await.unwrap();
-    backoffice.pause_top_up("acct_1", "declined").await.unwrap();
-    backoffice.pause_top_up("acct_1", "again").await.unwrap();
+    let attempt = backoffice.begin_attempt(&on, NOW, NOW).await;
+    let attempt = attempt.unwrap().unwrap().id;
+    for problem in ["declined", "again"] {
+        let failed = (attempt.as_str(), problem);
+        let paused = backoffice.pause_top_up("acct_1", problem, failed, NOW);
+        paused.await.unwrap();
+    }
+    let failed = backoffice.checkout(&attempt).await.unwrap().unwrap();
+    assert_eq!(failed.failed, Some((NOW, "declined".to_owned())));
     let paused = backoffice.top_up("acct_1").await.unwrap().unwrap();
     assert_eq!((paused.state, paused.card), (TopUpState::Paused, None));
     assert_eq!(paused.problem.as_deref(), Some("declined"));
@@ -92,14 +100,14 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
 }
 
 async fn concurrent_attempts_stay_within_the_month(given: Given) {
-    turned_on(&given, "acct_1").await;
+    let on = turned_on(&given, "acct_1").await;
     let backoffice = given.backoffice.clone();
     let mut paid = 0;
     for round in 0..4 {
         let tasks = (0..8).map(|_| {
-            let backoffice = backoffice.clone();
+            let (backoffice, on) = (backoffice.clone(), on.clone());
             tokio::spawn(async move {
-                let begun = backoffice.begin_attempt("acct_1", NOW, NOW + round).await;
+                let begun = backoffice.begin_attempt(&on, NOW, NOW + round).await;
                 begun.unwrap()
             })
         });
@@ -112,24 +120,11 @@ async fn concurrent_attempts_stay_within_the_month(given: Given) {
         assert!(attempt.automatic && attempt.amount == dollars(20));
         let open = backoffice.open_attempt("acct_1").await.unwrap();
         assert_eq!(open.as_ref(), Some(&attempt));
-        let payment = Payment {
-            provider: "stripe",
-            session: &format!("pi_{round}"),
-            amount: attempt.amount,
-            now: NOW + round,
-            expires_at: None,
-        };
-        backoffice
-            .checkout_paid(&attempt.id, &payment)
-            .await
-            .unwrap();
+        pay(&given, &attempt, NOW + round).await;
         // Paid and not credited, it is still open.
-        let more = backoffice.begin_attempt("acct_1", NOW, NOW + round).await;
+        let more = backoffice.begin_attempt(&on, NOW, NOW + round).await;
         assert_eq!(more.unwrap(), None);
-        backoffice
-            .checkout_credited(&attempt.id, "grant")
-            .await
-            .unwrap();
+        credit(&given, &attempt).await;
         paid += 1;
     }
     assert_eq!(paid, 2, "a third would be 60 of 50 dollars");
@@ -138,7 +133,7 @@ async fn concurrent_attempts_stay_within_the_month(given: Given) {
     // The next month begins with nothing. A failed attempt counts as nothing, one of unknown outcome as paid.
     let next = NOW + 40 * 86_400;
     for (why, counted) in [("declined", 0), ("unknown", 20)] {
-        let attempt = backoffice.begin_attempt("acct_1", next, next).await;
+        let attempt = backoffice.begin_attempt(&on, next, next).await;
         let attempt = attempt.unwrap().unwrap();
         assert_eq!(bought(next).await, dollars(20), "while it is open");
         backoffice
@@ -150,6 +145,23 @@ async fn concurrent_attempts_stay_within_the_month(given: Given) {
         let failed = backoffice.checkout(&attempt.id).await.unwrap().unwrap();
         assert_eq!(failed.failed, Some((next, why.to_owned())));
     }
+}
+
+async fn pay(given: &Given, attempt: &Checkout, now: i64) {
+    let payment = Payment {
+        provider: "stripe",
+        session: &format!("pi_{}", attempt.id),
+        amount: attempt.amount,
+        now,
+        expires_at: None,
+    };
+    let paid = given.backoffice.checkout_paid(&attempt.id, &payment).await;
+    assert!(paid.unwrap().unwrap().receipt.is_some());
+}
+
+async fn credit(given: &Given, attempt: &Checkout) {
+    let credited = given.backoffice.checkout_credited(&attempt.id, "grant");
+    credited.await.unwrap();
 }
 
 async fn a_claim_keeps_others_away_until_its_end(given: Given) {
@@ -175,12 +187,27 @@ async fn a_claim_keeps_others_away_until_its_end(given: Given) {
     backoffice.release_top_up(&claimed[0], NOW).await.unwrap();
     assert_eq!(claim(NOW + 11).await.0, [""; 0]);
     // Settings that are off are looked at while an attempt is open.
+    let first = backoffice.top_up("acct_1").await.unwrap().unwrap();
     backoffice
-        .begin_attempt("acct_1", NOW, NOW)
+        .begin_attempt(&first, NOW, NOW)
         .await
         .unwrap()
         .unwrap();
     backoffice.turn_off_top_up("acct_1").await.unwrap();
     backoffice.turn_off_top_up("acct_2").await.unwrap();
     assert_eq!(claim(NOW + 1_000).await.0, ["acct_1"]);
+}
+
+async fn a_claim_that_ran_out_begins_nothing(given: Given) {
+    let backoffice = &given.backoffice;
+    turned_on(&given, "acct_1").await;
+    let claim = async |now| {
+        let claimed = backoffice.claim_top_ups(now, now + 100, 10).await;
+        claimed.unwrap().remove(0)
+    };
+    let (late, next) = (claim(NOW).await, claim(NOW + 100).await);
+    let begun = backoffice.begin_attempt(&late, NOW, NOW + 101).await;
+    assert_eq!(begun.unwrap(), None);
+    let begun = backoffice.begin_attempt(&next, NOW, NOW + 101).await;
+    assert!(begun.unwrap().is_some());
 }

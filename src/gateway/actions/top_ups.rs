@@ -93,12 +93,29 @@ impl OperatorActions {
         (kind, problem): (&str, &str),
     ) -> Result<(), ActionError> {
         let (backoffice, now) = (&self.gateway.backoffice, timestamp::now());
-        // Paused first: an attempt that is still open keeps another one from being begun.
-        backoffice.pause_top_up(account_id, problem).await?;
-        backoffice.fail_attempt(attempt, kind, now).await?;
+        backoffice
+            .pause_top_up(account_id, problem, (attempt, kind), now)
+            .await?;
         let after = json!({ "state": "paused", "attempt": attempt, "problem": problem });
         let id = format!("action_{attempt}");
         self.record_once(&id, "top_up.pause", account_id, None, Some(after))
+            .await;
+        Ok(())
+    }
+
+    /// Fails an attempt of an account whose settings are not on. Repeating it records it once.
+    pub(crate) async fn fail_top_up(
+        &self,
+        account_id: &str,
+        attempt: &str,
+        (kind, problem): (&str, &str),
+    ) -> Result<(), ActionError> {
+        let now = timestamp::now();
+        let failed = self.gateway.backoffice.fail_attempt(attempt, kind, now);
+        failed.await?;
+        let after = json!({ "attempt": attempt, "problem": problem });
+        let id = format!("action_{attempt}");
+        self.record_once(&id, "top_up.fail", account_id, None, Some(after))
             .await;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::{
-    backoffice::{BackofficeError, Checkout},
+    backoffice::{BackofficeError, Checkout, UNKNOWN},
     gateway::Gateway,
     portal::{
         formatting::{moment, money},
@@ -75,12 +75,19 @@ fn table(checkouts: &[Checkout], links: bool) -> Markup {
 
 fn state(checkout: &Checkout) -> Markup {
     match &checkout.receipt {
-        None if checkout.failed.is_some() => html! { span.badge.bad { "Failed" } },
-        None if checkout.automatic => html! { span.badge { "Processing" } },
-        None => html! { span.badge { "Not paid" } },
+        None => unpaid(checkout),
         Some(receipt) if receipt.grant_id.is_none() => {
             html! { span.badge { "Processing" } }
         }
         Some(_) => html! { span.badge.good { "Paid" } },
+    }
+}
+
+fn unpaid(checkout: &Checkout) -> Markup {
+    match &checkout.failed {
+        Some((_, why)) if why == UNKNOWN => html! { span.badge.bad { "Outcome unknown" } },
+        Some(_) => html! { span.badge.bad { "Failed" } },
+        None if checkout.automatic => html! { span.badge { "Processing" } },
+        None => html! { span.badge { "Not paid" } },
     }
 }

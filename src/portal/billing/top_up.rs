@@ -83,7 +83,7 @@ impl Shown {
                         p { span.badge { "Waiting for a card" } " " (rule(top_up.threshold, top_up.amount, top_up.monthly_max)) }
                         p.muted { "It starts when you have paid once and your card is saved." }
                     },
-                    (_, TopUpState::Paused) => { p { span.badge.bad { "Paused" } " The last payment failed." } },
+                    (_, TopUpState::Paused) => { p { span.badge.bad { "Paused" } " No credit is bought until you turn it on again." } },
                     _ => { p { "Off. Buy credit automatically when your balance runs low." } },
                 }
                 div.inline {

@@ -18,7 +18,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
     loop {
         let round = async {
             tokio::time::sleep(INTERVAL).await;
-            let done = top_ups::round(&gateway, timestamp::now()).await;
+            let done = top_ups::round(&gateway, timestamp::now).await;
             match done {
                 Ok(()) => failing = false,
                 Err(error) if !failing => {

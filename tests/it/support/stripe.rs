@@ -129,9 +129,7 @@ pub async fn order(browser: &Browser, amount: &str) -> Seen {
 async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     if request.method() == "GET" {
-        let id = path.strip_prefix("/v1/payment_intents/").unwrap();
-        let saved = json!({ "id": id, "status": "succeeded", "payment_method": "pm_1" });
-        return saved.to_string().into_response();
+        return look_up(&state, &path).to_string().into_response();
     }
     assert_eq!(request.method(), "POST");
     let (parts, body) = request.into_parts();
@@ -161,6 +159,21 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
         Some(Fault::Answer(status, body)) => {
             (StatusCode::from_u16(status).unwrap(), body).into_response()
         }
+    }
+}
+
+/// A payment intent, or the list of those that have succeeded. Any other is the one with which the card was saved.
+fn look_up(state: &Shared, path: &str) -> Value {
+    let charges = state.charges.lock().unwrap();
+    let mut paid = charges.values().filter(|(status, _)| *status == 200);
+    if path == "/v1/payment_intents" {
+        let intents: Vec<_> = paid.map(|(_, intent)| intent.clone()).collect();
+        return json!({ "object": "list", "data": intents, "has_more": false });
+    }
+    let id = path.strip_prefix("/v1/payment_intents/").unwrap();
+    match paid.find(|(_, intent)| intent["id"] == id) {
+        Some((_, intent)) => intent.clone(),
+        None => json!({ "id": id, "status": "succeeded", "payment_method": "pm_1" }),
     }
 }
 
