@@ -87,16 +87,19 @@ macro_rules! is_open {
     };
 }
 
-/// What the attempts of an account since a time have cost or may have cost.
+/// What the attempts of an account since a time have cost or may have cost: those that were paid since, that were given up
+/// since without a known outcome, and one that is open, because it may be paid at any time.
 macro_rules! spent_since {
     ($account:literal, $since:literal) => {
         concat!(
             "SELECT CAST(coalesce(sum(coalesce(paid_amount, amount)), 0) AS BIGINT) FROM backoffice_checkouts
              WHERE account_id = ",
             $account,
-            " AND automatic = 1 AND created_at >= ",
+            " AND automatic = 1 AND ((paid_at IS NULL AND failed_at IS NULL) OR paid_at >= ",
             $since,
-            " AND (failed_at IS NULL OR paid_at IS NOT NULL OR failure = 'unknown')"
+            " OR (failure = 'unknown' AND failed_at >= ",
+            $since,
+            "))"
         )
     };
 }

@@ -9,6 +9,7 @@ use crate::{
 contract!(
     settings_wait_for_a_card_and_forget_it_when_a_payment_fails,
     concurrent_attempts_stay_within_the_month,
+    an_attempt_counts_in_the_month_in_which_it_is_paid,
     a_claim_keeps_others_away_until_its_end,
     a_claim_that_ran_out_begins_nothing,
 );
@@ -145,6 +146,42 @@ async fn concurrent_attempts_stay_within_the_month(given: Given) {
         let failed = backoffice.checkout(&attempt.id).await.unwrap().unwrap();
         assert_eq!(failed.failed, Some((next, why.to_owned())));
     }
+}
+
+async fn an_attempt_counts_in_the_month_in_which_it_is_paid(given: Given) {
+    let on = turned_on(&given, "acct_1").await;
+    let backoffice = &given.backoffice;
+    let (november, before) = (NOW, NOW - 60);
+    let begin = async |now| {
+        let begun = backoffice.begin_attempt(&on, november, now).await;
+        begun.unwrap()
+    };
+    let bought = async || {
+        let bought = backoffice.topped_up_since("acct_1", november).await;
+        bought.unwrap()
+    };
+    // Begun in October, one is paid in November, and the outcome of one is not known.
+    let october = NOW - 30 * 86_400;
+    let first = backoffice.begin_attempt(&on, october, before).await;
+    let first = first.unwrap().unwrap();
+    assert_eq!(bought().await, dollars(20), "while it is open");
+    pay(&given, &first, november + 1).await;
+    assert_eq!(bought().await, dollars(20));
+    credit(&given, &first).await;
+    let second = begin(before).await.unwrap();
+    let failed = backoffice.fail_attempt(&second.id, "unknown", november + 2);
+    failed.await.unwrap();
+    assert_eq!(bought().await, dollars(40));
+    assert_eq!(
+        begin(november + 3).await,
+        None,
+        "it would be 60 of 50 dollars"
+    );
+    // An event tells that it was paid, which counts once.
+    pay(&given, &second, november + 4).await;
+    assert_eq!(bought().await, dollars(40));
+    let december = backoffice.topped_up_since("acct_1", november + 5).await;
+    assert_eq!(december.unwrap(), dollars(0));
 }
 
 async fn pay(given: &Given, attempt: &Checkout, now: i64) {
