@@ -1,6 +1,6 @@
 //! The secret that signs the portal's cookies: random, stored once for all gateways of a store, and replaceable.
 //!
-//! It is independent of the operator token, so that a cookie is no means to test guesses of that token.
+//! Other secrets are kept beside it, by name. It is independent of the operator token, so that a cookie is no means to test guesses of that token.
 
 use ring::{
     hmac,
@@ -32,6 +32,8 @@ pub(crate) enum Signed {
     OperatorSession,
     /// A sign-in that still needs a code.
     SecondStep,
+    /// An address or an identity that has got starter credit.
+    StarterCredit,
 }
 
 impl CookieSecret {
@@ -60,6 +62,7 @@ fn message(what: Signed, parts: &[&str]) -> Vec<u8> {
         Signed::OidcAttempt => "oidc attempt",
         Signed::OperatorSession => "operator session",
         Signed::SecondStep => "second step",
+        Signed::StarterCredit => "starter credit",
     };
     let mut message = Vec::new();
     for part in [purpose].iter().chain(parts) {
@@ -70,13 +73,21 @@ fn message(what: Signed, parts: &[&str]) -> Vec<u8> {
 }
 
 impl Backoffice {
-    /// Reads the secret; the first call creates it. If several gateways create it at once, one succeeds, and all read
-    /// that one.
     pub(crate) async fn cookie_secret(&self, now: i64) -> Result<CookieSecret, BackofficeError> {
+        self.secret(COOKIES, now).await
+    }
+
+    /// Reads the secret with this name; the first call creates it. If several gateways create it at once, one succeeds,
+    /// and all read that one.
+    pub(super) async fn secret(
+        &self,
+        name: &str,
+        now: i64,
+    ) -> Result<CookieSecret, BackofficeError> {
         let select = || {
             statement(
                 "SELECT secret FROM backoffice_secrets WHERE name = $1",
-                [COOKIES.into()],
+                [name.into()],
             )
         };
         let mut rows = self.run(vec![select()]).await?;
@@ -84,7 +95,7 @@ impl Backoffice {
             let create = statement(
                 "INSERT INTO backoffice_secrets (name, secret, made_at) VALUES ($1, $2, $3)
                  ON CONFLICT (name) DO NOTHING",
-                [COOKIES.into(), random()?.as_str().into(), now.into()],
+                [name.into(), random()?.as_str().into(), now.into()],
             );
             rows = self.run(vec![create, select()]).await?;
         }

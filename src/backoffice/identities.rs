@@ -3,7 +3,7 @@
 use super::{
     Backoffice, BackofficeError, NewPerson, Person,
     people::{email_key, first_person, person_columns},
-    sql::{Statement, statement},
+    sql::{Row, Statement, statement},
 };
 use crate::base::keys::random_id;
 
@@ -98,6 +98,20 @@ impl Backoffice {
             [person_id.into(), issuer.into()],
         );
         Ok(!self.run(vec![select]).await?.is_empty())
+    }
+
+    /// Issuer and subject of each identity of a person.
+    pub(super) async fn identities_of(
+        &self,
+        person_id: &str,
+    ) -> Result<Vec<(String, String)>, BackofficeError> {
+        let select = statement(
+            "SELECT issuer, subject FROM backoffice_identities WHERE person_id = $1",
+            [person_id.into()],
+        );
+        let rows = self.run(vec![select]).await?;
+        let read = |mut row: Row| Ok((row.text()?, row.text()?));
+        rows.into_iter().map(read).collect()
     }
 
     /// Deletes a person's identities with an issuer, unless the person has no password and could not sign in any more.

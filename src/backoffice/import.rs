@@ -102,7 +102,7 @@ const SPENT: Table = Table {
     identity: None,
 };
 
-/// Copied, so that known browsers stay known, and operators signed in.
+/// Copied, so that known browsers stay known, operators signed in, and starter credit given once.
 const SECRETS: Table = Table {
     name: "backoffice_secrets",
     key: &["name"],

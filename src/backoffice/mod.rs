@@ -45,6 +45,7 @@ mod sessions;
 mod spent;
 mod sql;
 mod sqlite;
+mod starter_credit;
 mod statements;
 #[cfg(test)]
 mod tests;

@@ -64,15 +64,18 @@ macro_rules! tables {
                 used_by   TEXT
             );
             CREATE INDEX backoffice_recovery_codes_by_person ON backoffice_recovery_codes (person_id);
-            -- Digests of one-time tokens that were used, kept until the tokens expire.
+            -- Digests of one-time tokens that were used, kept until the tokens expire; and keyed hashes of addresses and
+            -- identities that have got starter credit, kept for ever.
             CREATE TABLE backoffice_spent (
                 digest     TEXT PRIMARY KEY NOT NULL,
-                -- Random ID of the use, so that a retried transaction recognises its own row.
+                -- Random ID of the use, so that a retried transaction recognises its own row; or the account that got the
+                -- starter credit.
                 claim      TEXT NOT NULL,
                 expires_at BIGINT NOT NULL
             );
             CREATE INDEX backoffice_spent_by_end ON backoffice_spent (expires_at);
-            -- Random secrets in hexadecimal. The one named `cookies` signs the portal's cookies.
+            -- Random secrets in hexadecimal. The one named `cookies` signs the portal's cookies, `starter credit` is the key
+            -- of the hashes of those who got it.
             CREATE TABLE backoffice_secrets (
                 name    TEXT PRIMARY KEY NOT NULL,
                 secret  TEXT NOT NULL,

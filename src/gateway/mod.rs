@@ -57,7 +57,7 @@ pub(crate) use alerts::Alerts;
 use breakdown::Breakdown;
 use configuration::Configuration;
 pub(crate) use hybrids::task_text;
-pub(crate) use portal::{Portal, RequestPages};
+pub(crate) use portal::{Portal, RequestPages, STARTER_CREDIT};
 pub(crate) use refusals::Refusals;
 pub(crate) use refused_requests::RefusedRequests;
 pub(crate) use retries::Retries;

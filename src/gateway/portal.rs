@@ -12,6 +12,9 @@ use crate::{
     config::{self, RequireSecondFactor},
 };
 
+/// The reference of the grant that is an account's starter credit.
+pub(crate) const STARTER_CREDIT: &str = "starter-credit";
+
 pub struct Portal {
     pub enabled: bool,
     /// Whether the operator console is served too.

@@ -1,7 +1,8 @@
 //! The credit that an account gets once, when its owner has signed up.
 //!
 //! It is a grant with a fixed reference, so an account gets it once, however often this is repeated and at however many
-//! gateways. It is given at a sign-in of the first day, so one that could not be given at the sign-up is made up for.
+//! gateways; an address or an identity gets it with one account only, also after that is deleted. It is given at a sign-in
+//! of the first day, so one that could not be given at the sign-up is made up for.
 
 use std::sync::Arc;
 
@@ -11,13 +12,12 @@ use crate::{
     base::timestamp,
     config::StarterCredit,
     gateway::{
-        Gateway,
+        Gateway, STARTER_CREDIT,
         actions::{ActionError, OperatorActions},
     },
     ledger::{Account, Grant, LedgerError, NewGrant},
 };
 
-const REFERENCE: &str = "starter-credit";
 const DAY_SECONDS: i64 = 86_400;
 
 /// Gives the starter credit if there is any, and the person has signed up within a day. A failure is logged.
@@ -35,6 +35,17 @@ pub(crate) async fn give(gateway: &Arc<Gateway>, person: &Person) {
     };
     if !has_signed_up(person, &account) {
         return;
+    }
+    match gateway.backoffice.claim_starter_credit(person, now).await {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::info!(
+                account.id = account.id,
+                "no starter credit: the address or the identity got it with another account"
+            );
+            return;
+        }
+        Err(error) => return failed(person, &error.to_string()),
     }
     let actions = OperatorActions::by(gateway, "sign-up");
     let new = grant(credit, account.created_at);
@@ -57,14 +68,14 @@ fn grant(credit: StarterCredit, since: i64) -> NewGrant {
         amount: credit.amount,
         expires_at: lasts.map(|lasts| since + lasts),
         reason: Some("Starter credit".to_owned()),
-        reference: Some(REFERENCE.to_owned()),
+        reference: Some(STARTER_CREDIT.to_owned()),
     }
 }
 
 /// The starter credit among the account's grants.
 pub(crate) fn among(grants: &[Grant]) -> Option<&Grant> {
     let mut grants = grants.iter();
-    grants.find(|grant| grant.reference.as_deref() == Some(REFERENCE))
+    grants.find(|grant| grant.reference.as_deref() == Some(STARTER_CREDIT))
 }
 
 fn failed(person: &Person, error: &str) {

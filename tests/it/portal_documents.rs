@@ -270,3 +270,37 @@ async fn starter_credit_is_given_once_to_those_who_sign_up() {
     assert_eq!(ledger.grants(&account).await.unwrap().len(), 1);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn starter_credit_is_not_given_again_after_deleting_the_account() {
+    let settings = [("PORTAL__STARTER_CREDIT", "2.50")];
+    let gateway = TestGateway::start_set(&settings).await;
+    let grants = async |browser: &Browser| {
+        let page = browser.get("/portal/settings").await;
+        let account = format!("acct_{}", page.between(">acct_", "<"));
+        let ledger = &gateway.inside().ledger;
+        ledger.grants(&account).await.unwrap().len()
+    };
+    let first = Browser::new(&gateway);
+    let email = "new@example.com";
+    first.sign_up(email).await.assert_sent_to("/portal");
+    assert_eq!(grants(&first).await, 1);
+    let asked = first.get("/portal/settings/delete").await;
+    assert!(asked.assert_page().contains("no starter credit again"));
+    let right = [("email", email), ("present", PASSWORD)];
+    let deleted = first.post("/portal/settings/delete", &right).await;
+    assert!(deleted.assert_page().contains("Your account is deleted"));
+    let again = Browser::new(&gateway);
+    again
+        .sign_up("New@Example.com")
+        .await
+        .assert_sent_to("/portal");
+    assert_eq!(grants(&again).await, 0);
+    let other = Browser::new(&gateway);
+    other
+        .sign_up("other@example.com")
+        .await
+        .assert_sent_to("/portal");
+    assert_eq!(grants(&other).await, 1);
+    gateway.stop().await;
+}

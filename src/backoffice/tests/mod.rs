@@ -54,6 +54,7 @@ mod refused;
 mod second_factor;
 mod sessions;
 mod sqlite;
+mod starter_credit;
 mod top_ups;
 
 const NOW: i64 = 1_800_000_000;

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{ActionError, OperatorActions};
 use crate::{
     backoffice::{Person, Role, mail::templates},
-    base::money::NanoUsd,
-    gateway::Gateway,
+    base::{money::NanoUsd, timestamp},
+    gateway::{Gateway, STARTER_CREDIT},
     ledger::{KeyFilter, KeysPage},
 };
 
@@ -34,6 +34,7 @@ impl OperatorActions {
             subjects.extend(people.iter().map(|person| person.id.clone()));
             // First, so that no credit is bought for it any more.
             backoffice.turn_off_top_up(id).await?;
+            keep_starter_credit(gateway, id, &people).await?;
             let deleted_keys = ledger.erase_account(id).await?;
             if let Err(error) = gateway.conversations.delete_all_of(id).await {
                 tracing::error!(%error, account.id = id, "deleting the stored responses of a deleted account failed; they expire");
@@ -60,6 +61,30 @@ impl OperatorActions {
         })
         .await
     }
+}
+
+/// Keeps who has signed up and got starter credit, before they are removed: there is no second one for them.
+async fn keep_starter_credit(
+    gateway: &Gateway,
+    account_id: &str,
+    people: &[Person],
+) -> Result<(), ActionError> {
+    let grants = gateway.ledger.grants(account_id).await?;
+    let mut references = grants.iter().map(|grant| grant.reference.as_deref());
+    if !references.any(|reference| reference == Some(STARTER_CREDIT)) {
+        return Ok(());
+    }
+    let account = gateway.ledger.account(account_id).await?;
+    let first = people
+        .iter()
+        .filter(|person| person.created_at <= account.created_at);
+    for person in first {
+        let kept = gateway
+            .backoffice
+            .keep_starter_credit(person, timestamp::now());
+        kept.await?;
+    }
+    Ok(())
 }
 
 /// What recorded actions on the account can be about: itself, its keys, projects and budgets.

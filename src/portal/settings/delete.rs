@@ -85,7 +85,10 @@ async fn page(
             li { "Stored responses are deleted." }
             li { "Names and email addresses are deleted. Amounts, dates and IDs of requests and payments are kept for accounting." }
         }
-        p { "You can create a new account with the same email afterwards." }
+        p {
+            "You can create a new account with the same email afterwards."
+            @if gateway.portal.starter_credit.is_some() { " It gets no starter credit again." }
+        }
         form.stack method="post" action="/portal/settings/delete" {
             (me.token_field())
             label { "Type your email to confirm: " strong { (me.person.email) }
