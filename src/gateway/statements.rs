@@ -111,11 +111,15 @@ pub(crate) async fn statement(
     let mut earlier = month.earlier(1);
     let mut missing = vec![month];
     let mut before = None;
-    while earlier >= first && missing.len() < MAX_MONTHS {
+    while missing.len() < MAX_MONTHS {
         let text = earlier.to_string();
         let stored = gateway.backoffice.statement(&account.id, &text).await?;
+        // The one before the first month, whose entries are pruned, counts too.
         if let Some(stored) = stored {
             before = Some(read(&stored)?);
+            break;
+        }
+        if earlier < first {
             break;
         }
         missing.push(earlier);

@@ -157,6 +157,53 @@ async fn a_statement_adds_up_and_never_changes() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_statement_continues_one_whose_month_was_pruned() {
+    not_at_midnight().await;
+    let admin = Admin::open().await;
+    let (account, email) = (admin.account_id, admin.browser.email);
+    let data = admin.gateway.stop().await;
+    age(data.path(), &account, 40).await;
+    let month = day_of(timestamp::now() - 40 * 86_400)[..7].to_owned();
+    let now = day_of(timestamp::now());
+    let next = months_after(&month, &now[..7]).remove(0);
+    let gateway = TestGateway::start_in(data, "").await;
+    let path = format!("/portal/billing/statements/{month}");
+    let issued = signed_in(&gateway, &email).await.get(&path).await;
+    let closing = rows(issued.assert_page(), STATEMENT).pop().unwrap();
+    // Something is posted late for that month. Then its entries are pruned: the account's months begin with the next.
+    let grants = format!("/operator/accounts/{account}/grants");
+    let tiny = Some(json!({ "amount": "0.000000007" }));
+    let given = gateway.operate(Method::POST, &grants, tiny).await;
+    given.assert_ok();
+    let data = gateway.stop().await;
+    let late = "UPDATE ledger_entries SET at = at - 40 * 86400 WHERE delta_nano_usd = 7";
+    stores::execute(data.path(), late).await;
+    let mut days = (0..62).map(|days| timestamp::now() - days * 86_400);
+    let first = days.find(|at| day_of(*at) == format!("{next}-01")).unwrap();
+    let pruned = format!("UPDATE accounts SET created_at = {first} WHERE id = '{account}'");
+    stores::execute(data.path(), &pruned).await;
+    let gateway = TestGateway::start_in(data, "").await;
+    let browser = signed_in(&gateway, &email).await;
+    let again = browser.get(&path).await;
+    let lines = rows(again.assert_page(), STATEMENT);
+    assert_eq!(lines.last(), Some(&closing));
+    let path = format!("/portal/billing/statements/{next}");
+    let page = browser.get(&path).await;
+    let lines = rows(page.assert_page(), STATEMENT);
+    let (opening, late) = (lines[1].last(), &lines[2]);
+    assert_eq!(opening, closing.last());
+    assert_eq!(late, &["Posted late, for earlier months", "+$0.000000007"]);
+    gateway.stop().await;
+}
+
+async fn signed_in(gateway: &TestGateway, email: &str) -> Browser {
+    let browser = Browser::new(gateway);
+    let seen = browser.sign_in(email, PASSWORD).await;
+    seen.assert_sent_to("/portal");
+    browser
+}
+
 /// The months after one, up to another.
 fn months_after(month: &str, last: &str) -> Vec<String> {
     let (year, number) = month.split_once('-').unwrap();
