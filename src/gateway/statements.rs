@@ -42,9 +42,53 @@ pub(crate) enum Line {
         amount: i64,
     },
     /// A grant, an expiry or a refund.
-    Entry { at: i64, text: String, amount: i64 },
+    Entry {
+        at: i64,
+        text: String,
+        amount: i64,
+        #[serde(default)]
+        group: Option<Group>,
+    },
     /// What was posted late for earlier months, or does not fit on the page.
-    Sum { text: String, amount: i64 },
+    Sum {
+        text: String,
+        amount: i64,
+        #[serde(default)]
+        group: Option<Group>,
+    },
+}
+
+/// The row of the summary in which a line is. Statements of earlier versions have none in their lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Group {
+    Added,
+    Requests,
+    Refunds,
+    Expired,
+    Late,
+    Other,
+}
+
+impl Group {
+    const ALL: [(Self, &str); 6] = [
+        (Self::Added, "Credit added"),
+        (Self::Requests, "Requests"),
+        (Self::Refunds, "Refunds of requests"),
+        (Self::Expired, "Expired"),
+        (Self::Late, "Posted late, for earlier months"),
+        (Self::Other, "Other"),
+    ];
+
+    fn of(kind: EntryKind) -> Self {
+        match kind {
+            EntryKind::Grant => Self::Added,
+            EntryKind::Charge => Self::Requests,
+            EntryKind::Reversal => Self::Refunds,
+            EntryKind::Expiry => Self::Expired,
+            EntryKind::Opening => Self::Other,
+        }
+    }
 }
 
 impl Line {
@@ -53,6 +97,17 @@ impl Line {
             Self::Charges { amount, .. }
             | Self::Entry { amount, .. }
             | Self::Sum { amount, .. } => *amount,
+        }
+    }
+
+    fn group(&self) -> Group {
+        match self {
+            Self::Charges { .. } => Group::Requests,
+            Self::Entry { group, .. } | Self::Sum { group, .. } => match group {
+                Some(group) => *group,
+                None if self.amount() > 0 => Group::Added,
+                None => Group::Other,
+            },
         }
     }
 }
@@ -193,6 +248,7 @@ async fn make(
         lines.push(Line::Sum {
             text: "Posted late, for earlier months".into(),
             amount: computed.saturating_sub(opening),
+            group: Some(Group::Late),
         });
     }
     lines.extend(day_lines(&days, grants));
@@ -211,14 +267,19 @@ fn day_lines(days: &AccountDays, grants: &[Grant]) -> Vec<Line> {
     let mut lines = Vec::new();
     if others > 0 {
         let text = format!("{others} other entries");
-        let amount = sum.nanos();
-        lines.push((String::new(), Line::Sum { text, amount }));
+        let line = Line::Sum {
+            text,
+            amount: sum.nanos(),
+            group: Some(Group::Other),
+        };
+        lines.push((String::new(), line));
     }
     lines.extend(days.entries.iter().map(|entry| {
         let line = Line::Entry {
             at: entry.at,
             text: description(entry, grants),
             amount: entry.delta.nanos(),
+            group: Some(Group::of(entry.kind)),
         };
         (timestamp::day(entry.at), line)
     }));
@@ -256,24 +317,89 @@ pub(crate) fn description(entry: &Entry, grants: &[Grant]) -> String {
     }
 }
 
-/// Sums of a statement: what was added, what was used, and everything else.
-pub(crate) fn totals(statement: &Statement) -> [(&'static str, NanoUsd); 3] {
-    let sum = |of: &dyn Fn(&Line) -> bool| {
-        let amounts = statement
-            .lines
-            .iter()
-            .filter(|line| of(line))
-            .map(Line::amount);
-        NanoUsd::new(amounts.fold(0, i64::saturating_add))
+/// Sums of a statement's lines by group; all together they are what lies between opening and closing balance. The first
+/// two are always there.
+pub(crate) fn totals(statement: &Statement) -> Vec<(&'static str, NanoUsd)> {
+    let sum = |group: Group| {
+        let lines = statement.lines.iter();
+        let of_group = lines.filter(|line| line.group() == group);
+        of_group.map(Line::amount).fold(0, i64::saturating_add)
     };
-    let is_charge = |line: &Line| matches!(line, Line::Charges { .. });
-    let is_added = |line: &Line| !is_charge(line) && line.amount() > 0;
-    [
-        ("Credit added", sum(&is_added)),
-        ("Requests", sum(&is_charge)),
-        (
-            "Expired and other",
-            sum(&|line| !is_charge(line) && !is_added(line)),
-        ),
-    ]
+    let rows = Group::ALL.map(|(group, name)| (group, name, sum(group)));
+    let is_shown = |(group, _, sum): &(Group, _, i64)| {
+        *sum != 0 || matches!(group, Group::Added | Group::Requests)
+    };
+    rows.into_iter()
+        .filter(is_shown)
+        .map(|(_, name, sum)| (name, NanoUsd::new(sum)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: EntryKind, amount: i64) -> Line {
+        Line::Entry {
+            at: 0,
+            text: String::new(),
+            amount,
+            group: Some(Group::of(kind)),
+        }
+    }
+
+    #[test]
+    fn refunds_and_late_postings_have_rows_of_their_own() {
+        let charges = Line::Charges {
+            day: "2026-10-01".into(),
+            model: "svc-standard".into(),
+            requests: 1,
+            tokens: 1,
+            amount: -100,
+        };
+        let late = Line::Sum {
+            text: String::new(),
+            amount: 3,
+            group: Some(Group::Late),
+        };
+        let mut statement = Statement {
+            lines: vec![late, entry(EntryKind::Grant, 500), charges],
+            ..Statement::default()
+        };
+        statement.lines.extend([
+            entry(EntryKind::Reversal, 40),
+            entry(EntryKind::Expiry, -7),
+            entry(EntryKind::Grant, 20),
+        ]);
+        let shown = totals(&statement);
+        let shown: Vec<_> = shown
+            .iter()
+            .map(|(name, sum)| (*name, sum.nanos()))
+            .collect();
+        let expected = [
+            ("Credit added", 520),
+            ("Requests", -100),
+            ("Refunds of requests", 40),
+            ("Expired", -7),
+            ("Posted late, for earlier months", 3),
+        ];
+        assert_eq!(shown, expected);
+        let empty = totals(&Statement::default());
+        let zero = NanoUsd::default();
+        assert_eq!(empty, [("Credit added", zero), ("Requests", zero)]);
+    }
+
+    #[test]
+    fn lines_of_earlier_versions_are_in_the_summary() {
+        let stored = r#"[{"entry":{"at":1,"text":"Credit added","amount":5}},{"sum":{"text":"3 other entries","amount":-2}}]"#;
+        let statement = Statement {
+            lines: serde_json::from_str(stored).unwrap(),
+            ..Statement::default()
+        };
+        let sums: Vec<_> = totals(&statement)
+            .iter()
+            .map(|(_, sum)| sum.nanos())
+            .collect();
+        assert_eq!(sums, [5, 0, -2]);
+    }
 }

@@ -126,13 +126,13 @@ fn statement_line(line: &Line) -> Markup {
                     td.number { (count(*tokens)) }
                     td.number { (signed(*amount)) }
                 },
-                Line::Entry { at, text, amount } => {
+                Line::Entry { at, text, amount, .. } => {
                     td { (days::long(&timestamp::day(*at))) }
                     th scope="row" { (text) }
                     td {} td {}
                     td.number { (signed(*amount)) }
                 },
-                Line::Sum { text, amount } => {
+                Line::Sum { text, amount, .. } => {
                     td {}
                     th scope="row" { (text) }
                     td {} td {}
