@@ -244,16 +244,26 @@ impl Backoffice {
         first_checkout(self.run(vec![select]).await?)
     }
 
-    /// Checkouts of an account, newest first.
+    /// Checkouts of an account, newest first, beginning after the one with this creation time and ID.
     pub(crate) async fn checkouts_of(
         &self,
         account_id: &str,
+        before: Option<(i64, String)>,
         limit: usize,
     ) -> Result<Vec<Checkout>, BackofficeError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (created_at, id) = before.unwrap_or((i64::MAX, String::new()));
         let select = statement(
-            checkouts_where!("account_id = $1 ORDER BY created_at DESC, id LIMIT $2"),
-            [account_id.into(), limit.into()],
+            checkouts_where!(
+                "account_id = $1 AND (created_at, id) < ($2, $3)
+                 ORDER BY created_at DESC, id DESC LIMIT $4"
+            ),
+            [
+                account_id.into(),
+                created_at.into(),
+                id.as_str().into(),
+                limit.into(),
+            ],
         );
         let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Checkout::read).collect()

@@ -46,6 +46,7 @@ pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
             "/portal/billing/details",
             get(details::show).post(details::set),
         )
+        .route("/portal/billing/payments", get(payments::list))
         .route("/portal/billing/statements", get(documents::list))
         .route(
             "/portal/billing/statements/{month}",
@@ -159,6 +160,7 @@ fn documents_card() -> Markup {
             h2 { "Receipts and statements" }
             p { "Receipts are listed with your payments." }
             ul.plain {
+                li { a href="/portal/billing/payments" { "Payments and receipts" } }
                 li { a href="/portal/billing/statements" { "Monthly statements" } }
                 li { a href="/portal/billing/details" { "Billing details" } }
             }

@@ -32,7 +32,7 @@ pub enum Right {
 }
 
 /// The routes of signed-in people, with the right that each needs.
-pub const ROUTES: [(&str, Right); 56] = [
+pub const ROUTES: [(&str, Right); 57] = [
     ("/portal", Right::Member),
     ("/portal/sign-out", Right::Member),
     ("/portal/keys", Right::Keys),
@@ -61,6 +61,7 @@ pub const ROUTES: [(&str, Right); 56] = [
     ("/portal/billing.csv", Right::Billing),
     ("/portal/billing/checkout", Right::Billing),
     ("/portal/billing/details", Right::Billing),
+    ("/portal/billing/payments", Right::Billing),
     ("/portal/billing/statements", Right::Billing),
     ("/portal/billing/statements/{month}", Right::Billing),
     ("/portal/billing/receipts/{number}", Right::Billing),

@@ -351,3 +351,51 @@ async fn starter_credit_is_not_given_again_after_deleting_the_account() {
     assert_eq!(grants(&other).await, 1);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn every_receipt_is_on_a_page_of_payments() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let ada = Browser::signed_in(&gateway).await;
+    let path = "/portal/billing/payments";
+    assert!(
+        ada.get(path)
+            .await
+            .assert_page()
+            .contains("No payments yet.")
+    );
+    for _ in 0..52 {
+        let (checkout, session) = stripe.order(&ada, "5").await;
+        let event = paid(&checkout, &session, 500);
+        deliver(gateway.public, &event).await.assert_ok();
+    }
+    let billing = ada.get("/portal/billing").await;
+    assert_eq!(
+        rows(billing.assert_page(), "Latest payments, newest first").len(),
+        21
+    );
+    assert!(billing.text.contains(&format!("{path}\">All payments")));
+    let mut receipts = Vec::new();
+    let first = ada.get(path).await;
+    let older = first.between("rel=\"next\" href=\"", "\"").to_owned();
+    let second = ada.get(&older).await;
+    assert!(second.assert_page().contains("Newest payments"));
+    for page in [&first, &second] {
+        let payments = rows(page.assert_page(), "All payments, newest first");
+        receipts.extend(payments[1..].iter().map(|row| row[4].clone()));
+    }
+    receipts.sort_unstable();
+    receipts.dedup();
+    assert_eq!(receipts.len(), 52, "{receipts:?}");
+    let oldest = format!("/portal/billing/receipts/{}", receipts[0]);
+    ada.get(&oldest).await.assert_page();
+    assert_eq!(ada.get(&format!("{path}?before=x")).await.status, 400);
+    let eve = Browser::signed_in(&gateway).await;
+    assert!(
+        eve.get(&older)
+            .await
+            .assert_page()
+            .contains("No payments yet.")
+    );
+    gateway.stop().await;
+}

@@ -20,7 +20,7 @@ const MONEY: &[&str] = &["owner", "billing"];
 const OWNERS: &[&str] = &["owner"];
 
 /// Every route of signed-in people, the methods that it has, and the roles that may use it.
-const ROUTES: [(&str, &str, &[&str]); 56] = [
+const ROUTES: [(&str, &str, &[&str]); 57] = [
     ("/portal", "GET", ALL),
     ("/portal/sign-out", "POST", ALL),
     ("/portal/keys", "GET POST", KEYS),
@@ -49,6 +49,7 @@ const ROUTES: [(&str, &str, &[&str]); 56] = [
     ("/portal/billing.csv", "GET", MONEY),
     ("/portal/billing/checkout", "POST", MONEY),
     ("/portal/billing/details", "GET POST", MONEY),
+    ("/portal/billing/payments", "GET", MONEY),
     ("/portal/billing/statements", "GET", MONEY),
     ("/portal/billing/statements/{month}", "GET", MONEY),
     ("/portal/billing/receipts/{number}", "GET", MONEY),

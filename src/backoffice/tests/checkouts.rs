@@ -52,14 +52,28 @@ async fn a_checkout_belongs_to_its_account(given: Given) {
     assert_eq!(first.person, "ada@example.com");
     let given = given.restart();
     let backoffice = &given.backoffice;
-    let of = async |account| backoffice.checkouts_of(account, 10).await.unwrap();
+    let of = async |account| backoffice.checkouts_of(account, None, 10).await.unwrap();
     assert_eq!(of("acct_1").await, [second.clone(), first.clone()]);
     assert_eq!(of("acct_2").await, [other]);
     assert_eq!(of("acct_3").await, []);
     assert_eq!(
-        backoffice.checkouts_of("acct_1", 1).await.unwrap(),
-        [second]
+        backoffice.checkouts_of("acct_1", None, 1).await.unwrap(),
+        [second.clone()]
     );
+    // Orders of one second are on one page or the other, and on neither twice.
+    let same = open(&given, "acct_1", NOW + 1).await.unwrap();
+    let mut paged = Vec::new();
+    let mut before = None;
+    loop {
+        let page = backoffice.checkouts_of("acct_1", before, 1).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some((last.created_at, last.id.clone()));
+        paged.extend(page);
+    }
+    let mut expected = [second, same];
+    expected.sort_by(|one, other| other.id.cmp(&one.id));
+    assert_eq!(paged[..2], expected);
+    assert_eq!(paged[2..], [first.clone()]);
     assert_eq!(backoffice.checkout(&first.id).await.unwrap(), Some(first));
     assert_eq!(backoffice.checkout("checkout_1").await.unwrap(), None);
     for no in ["", "checkout_", "checkout_1", "order_1"] {

@@ -131,7 +131,11 @@ async fn people_end_with_everything_that_lets_them_sign_in(given: Given) {
             .is_some(),
     ];
     assert_eq!(open, [false, true]);
-    let orders = given.backoffice.checkouts_of("acct_1", 10).await.unwrap();
+    let orders = given
+        .backoffice
+        .checkouts_of("acct_1", None, 10)
+        .await
+        .unwrap();
     let mut persons: Vec<_> = orders.iter().map(|order| order.person.as_str()).collect();
     persons.sort_unstable();
     assert_eq!(persons, ["deleted", ada.id.as_str()]);

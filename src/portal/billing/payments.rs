@@ -1,16 +1,26 @@
 //! The list of an account's payments and unpaid checkouts.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use crate::{
     backoffice::{BackofficeError, Checkout, UNKNOWN},
     gateway::Gateway,
     portal::{
+        error::PortalError,
         formatting::{moment, money},
+        layout::{self, Page, Place},
+        paging,
+        query::ReadQuery,
+        session::SignedIn,
         table::scrolled,
     },
 };
 
+const PATH: &str = "/portal/billing/payments";
 const SHOWN: usize = 20;
 
 /// The latest checkouts of an account; empty without a payment provider.
@@ -19,7 +29,10 @@ pub(crate) async fn recent(
     account_id: &str,
 ) -> Result<Vec<Checkout>, BackofficeError> {
     match gateway.payments {
-        Some(_) => gateway.backoffice.checkouts_of(account_id, SHOWN).await,
+        Some(_) => {
+            let backoffice = &gateway.backoffice;
+            backoffice.checkouts_of(account_id, None, SHOWN).await
+        }
         None => Ok(Vec::new()),
     }
 }
@@ -31,16 +44,47 @@ pub(crate) fn section(checkouts: &[Checkout], links: bool) -> Markup {
         @if !checkouts.is_empty() {
             section {
                 h2 { "Payments" }
-                (scrolled("Payments", &table(checkouts, links)))
+                (scrolled("Payments", &table("Latest payments, newest first", checkouts, links)))
+                @if links && checkouts.len() >= SHOWN { p { a href=(PATH) { "All payments" } } }
             }
         }
     }
 }
 
-fn table(checkouts: &[Checkout], links: bool) -> Markup {
+#[derive(Deserialize)]
+pub(super) struct PaymentsQuery {
+    /// Time and ID of the last row of the page before.
+    before: Option<String>,
+}
+
+/// All payments and unpaid checkouts, page by page. They are there without a payment provider too, because of the receipts.
+pub(super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(query): ReadQuery<PaymentsQuery>,
+) -> Result<Page, PortalError> {
+    let before = paging::cursor(query.before.as_ref(), "payments", paging::position)?;
+    let newest = before.is_some().then_some(PATH);
+    let checkouts = gateway
+        .backoffice
+        .checkouts_of(&me.account.id, before, paging::QUERIED);
+    let mut checkouts = checkouts.await?;
+    let older = paging::cut(&mut checkouts)
+        .map(|last| format!("{PATH}?before={}-{}", last.created_at, last.id));
+    let content = html! {
+        p.back { a href="/portal/billing" { "Billing" } }
+        h1 { "Payments" }
+        @if checkouts.is_empty() { p.empty { "No payments yet." } }
+        @else { (scrolled("Payments", &table("All payments, newest first", &checkouts, true))) }
+        (paging::links("payments", newest, older.as_deref()))
+    };
+    Ok(layout::page(&me, Place::Billing, "Payments", &content))
+}
+
+fn table(caption: &str, checkouts: &[Checkout], links: bool) -> Markup {
     html! {
         table {
-            caption { "Latest payments, newest first" }
+            caption { (caption) }
             thead {
                 tr {
                     th scope="col" { "Date" }
