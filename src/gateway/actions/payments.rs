@@ -144,10 +144,11 @@ async fn credit(
     let new = NewGrant {
         amount: receipt.amount,
         expires_at: receipt.expires_at,
+        // Without the person: the ledger keeps it for ever. The list of payments has who ordered.
         reason: Some(if checkout.automatic {
             "Automatic top-up".to_owned()
         } else {
-            format!("Paid by card ({})", checkout.person)
+            "Paid by card".to_owned()
         }),
         reference: Some(format!("{}:{session}", checkout.provider)),
     };
