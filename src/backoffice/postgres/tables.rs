@@ -53,7 +53,8 @@ async fn exist(connection: &Connected) -> Result<bool, Error> {
     let (version, oldest): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     if version < VERSION || oldest > VERSION {
         return Err(Error::Unexpected(format!(
-            "its tables have schema version {version}, and this tollgate uses version {VERSION}"
+            "its tables have schema version {version}, and this tollgate uses version {VERSION}; run the version that \
+             made them, or use another database: see Upgrade in docs/OPERATIONS.md"
         )));
     }
     Ok(true)

@@ -270,8 +270,10 @@ async fn tables_of_another_version_are_refused_unless_compatible() {
         PostgresServer::shared().psql(&given.name(), &change);
         given = given.restart();
         let refused = given.backoffice.prune(NOW).await.unwrap_err().to_string();
-        let reason =
-            format!("its tables have schema version {version}, and this tollgate uses version 3");
+        let reason = format!(
+            "its tables have schema version {version}, and this tollgate uses version 3; run the version that made \
+             them, or use another database: see Upgrade in docs/OPERATIONS.md"
+        );
         assert!(refused.ends_with(&reason), "{refused}");
         let found = PostgresServer::shared().psql(&given.name(), "SELECT * FROM backoffice_schema");
         assert_eq!(found, format!("{version}|{oldest}"), "unchanged");

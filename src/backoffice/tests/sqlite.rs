@@ -184,7 +184,8 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let backoffice = Backoffice::beside(&database);
     let refused = backoffice.person("person_1").await.unwrap_err().to_string();
     let reason = format!(
-        "t.portal.db was made by another version of tollgate (schema version {}, this one uses {VERSION})",
+        "t.portal.db was made by another version of tollgate (schema version {}, this one uses {VERSION}); run that \
+         version, or move the file away to begin with an empty one: see Upgrade in docs/OPERATIONS.md",
         VERSION + 1
     );
     assert!(refused.ends_with(&reason), "{refused}");

@@ -37,7 +37,8 @@ pub(crate) enum FileError {
         source: rusqlite::Error,
     },
     #[error(
-        "{path} was made by another version of tollgate (schema version {found}, this one uses {known})"
+        "{path} was made by another version of tollgate (schema version {found}, this one uses {known}); run that \
+         version, or move the file away to begin with an empty one: see Upgrade in docs/OPERATIONS.md"
     )]
     OtherVersion {
         path: String,

@@ -161,7 +161,8 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let conversations = Conversations::beside(&database);
     let refused = conversations.find("a", "resp_1").await.unwrap_err();
     let reason = format!(
-        "t.responses.db was made by another version of tollgate (schema version {}, this one uses {VERSION})",
+        "t.responses.db was made by another version of tollgate (schema version {}, this one uses {VERSION}); run that \
+         version, or move the file away to begin with an empty one: see Upgrade in docs/OPERATIONS.md",
         VERSION + 1
     );
     assert!(refused.to_string().ends_with(&reason), "{refused}");
