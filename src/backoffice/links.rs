@@ -93,6 +93,23 @@ impl MadeLink {
     }
 }
 
+/// The condition that a link was sent to the address that its person still has: otherwise the owner of a former mailbox
+/// could set the password.
+macro_rules! is_of_the_same_address {
+    () => {
+        "EXISTS (SELECT 1 FROM backoffice_people p
+                 WHERE p.id = backoffice_links.person_id AND p.email_key = backoffice_links.email_key)"
+    };
+}
+
+/// The condition that no deletion of the link's account has begun: see `erasure`.
+macro_rules! account_is_not_deleted {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM backoffice_actions a
+                     WHERE a.id = 'action_delete_' || backoffice_links.account_id)"
+    };
+}
+
 impl Backoffice {
     /// Makes a link. A new invitation replaces unused ones to the same address, and a reset link made by an operator
     /// replaces unused ones of the same person. Links that any visitor can request replace none: a stranger could
@@ -188,15 +205,22 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Finds a link that can be used; `None` if it is unknown, used, replaced or expired.
+    /// Finds a link that can be used; `None` if it is unknown, used, replaced or expired, if its account is being deleted,
+    /// or if it sets the password of a person who has another address by now.
     pub(crate) async fn link(
         &self,
         digest: &Digest,
         now: i64,
     ) -> Result<Option<Link>, BackofficeError> {
         let select = statement(
-            "SELECT kind, email, name, person_id, account_id, role, team_role, expires_at FROM backoffice_links
-             WHERE digest = $1 AND used_at = 0 AND expires_at > $2",
+            concat!(
+                "SELECT kind, email, name, person_id, account_id, role, team_role, expires_at FROM backoffice_links
+                 WHERE digest = $1 AND used_at = 0 AND expires_at > $2
+                   AND (kind <> 'reset' OR ",
+                is_of_the_same_address!(),
+                ") AND ",
+                account_is_not_deleted!()
+            ),
             [hex(digest).as_str().into(), now.into()],
         );
         let rows = self.run(vec![select]).await?;
@@ -216,10 +240,13 @@ impl Backoffice {
         let (digest, id) = (hex(digest), random_id("person_"));
         let (digest, id) = (digest.as_str(), id.as_str());
         let take = statement(
-            "UPDATE backoffice_links SET used_at = $1, used_by = $2
-             WHERE digest = $3 AND kind IN ('invitation', 'proof') AND used_at = 0 AND expires_at > $4
-               AND NOT EXISTS (SELECT 1 FROM backoffice_people p
-                               WHERE p.email_key = backoffice_links.email_key)",
+            concat!(
+                "UPDATE backoffice_links SET used_at = $1, used_by = $2
+                 WHERE digest = $3 AND kind IN ('invitation', 'proof') AND used_at = 0 AND expires_at > $4
+                   AND NOT EXISTS (SELECT 1 FROM backoffice_people p
+                                   WHERE p.email_key = backoffice_links.email_key) AND ",
+                account_is_not_deleted!()
+            ),
             [now.into(), id.into(), digest.into(), now.into()],
         );
         let add = statement(
@@ -259,8 +286,11 @@ impl Backoffice {
         let (digest, one_use) = (hex(digest), random_id("use_"));
         let (digest, one_use) = (digest.as_str(), one_use.as_str());
         let take = statement(
-            "UPDATE backoffice_links SET used_at = $1, used_by = $2
-             WHERE digest = $3 AND kind = 'reset' AND used_at = 0 AND expires_at > $4",
+            concat!(
+                "UPDATE backoffice_links SET used_at = $1, used_by = $2
+                 WHERE digest = $3 AND kind = 'reset' AND used_at = 0 AND expires_at > $4 AND ",
+                is_of_the_same_address!()
+            ),
             [now.into(), one_use.into(), digest.into(), now.into()],
         );
         let set = statement(

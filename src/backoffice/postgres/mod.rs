@@ -28,6 +28,12 @@ const MAX_CONNECTIONS: usize = 2;
 /// `SQLSTATE` of a statement on a table that does not exist.
 const UNDEFINED_TABLE: &str = "42P01";
 
+/// `SQLSTATE` of a row that repeats what is unique.
+const NOT_UNIQUE: &str = "23505";
+
+/// The constraint that two people have different addresses, as the server's message names it.
+const EMAIL_KEY: &str = "backoffice_people_email_key_key";
+
 pub(crate) struct PostgresStore {
     address: Address,
     idle: Mutex<Vec<Connected>>,
@@ -122,7 +128,15 @@ impl PostgresStore {
 
 impl From<Error> for BackofficeError {
     fn from(error: Error) -> Self {
-        Self::Unavailable(error.to_string())
+        match &error {
+            // Two transactions have given an address to two people at the same time; this is the later one.
+            Error::Refused { code, message }
+                if code == NOT_UNIQUE && message.contains(EMAIL_KEY) =>
+            {
+                Self::EmailTaken
+            }
+            _ => Self::Unavailable(error.to_string()),
+        }
     }
 }
 

@@ -10,7 +10,54 @@ contract!(
     an_address_of_another_person_is_refused_and_nothing_changes,
     a_link_changes_the_address_of_its_person_once,
     a_newer_link_or_a_new_password_ends_a_link,
+    a_reset_link_is_for_the_address_that_it_was_sent_to,
 );
+
+/// Another transaction has given the address to another person and is committed while the change waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_taken_at_the_same_moment_is_taken() {
+    let given = Given::postgres();
+    let ada = given.person("ada@example.com").await;
+    let bob = given.person("bob@example.com").await;
+    let link = given.link_of(&ada, "new@example.com").await;
+    let Place::Database(address) = &given.place else {
+        unreachable!("it was opened as a database")
+    };
+    for by_link in [false, true] {
+        let other = address.connect().await.unwrap();
+        let taken = format!(
+            "BEGIN; UPDATE backoffice_people SET email_key = 'new@example.com' WHERE id = '{}'",
+            bob.id
+        );
+        other.batch_execute(&taken).await.unwrap();
+        let (backoffice, person, here) = (given.backoffice.clone(), ada.id.clone(), [1; 32]);
+        let changing = tokio::spawn(async move {
+            if by_link {
+                let changing = backoffice.change_email_by_link(&link, &person, &here, NOW);
+                return changing.await;
+            }
+            let changing = backoffice.change_email(&person, "new@example.com", &here);
+            changing.await
+        });
+        let waits = "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while given.count(waits).await == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        other.batch_execute("COMMIT").await.unwrap();
+        let changed = changing.await.unwrap();
+        assert!(
+            matches!(changed, Err(BackofficeError::EmailTaken)),
+            "{changed:?}"
+        );
+        given
+            .run("UPDATE backoffice_people SET email_key = lower(email)")
+            .await;
+    }
+    assert!(given.is_kept(&link).await, "it is not used");
+    let found = given.backoffice.person(&ada.id).await.unwrap();
+    assert_eq!(found, Some(ada));
+}
 
 impl Given {
     async fn link_of(&self, person: &Person, email: &str) -> Digest {
@@ -167,4 +214,29 @@ async fn a_newer_link_or_a_new_password_ends_a_link(given: Given) {
     given.backoffice.set_name(&ada.id, None).await.unwrap();
     let found = given.backoffice.person(&ada.id).await.unwrap().unwrap();
     assert_eq!(found.name, None);
+}
+
+async fn a_reset_link_is_for_the_address_that_it_was_sent_to(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let reset = || Purpose::Reset {
+        person_id: ada.id.clone(),
+    };
+    let here = given.session(1, &ada, NOW).await;
+    given
+        .backoffice
+        .change_email(&ada.id, "ada@new.example.com", &here)
+        .await
+        .unwrap();
+    // It was under way while the address changed, and goes to a mailbox that may be another person's now.
+    let former = given.link_for("ada@example.com", reset(), None).await;
+    assert!(!given.is_kept(&former).await);
+    let used = given.backoffice.reset_by_link(&former, "$argon2id$x", NOW);
+    assert_eq!(used.await.unwrap(), None);
+    assert!(given.is_in(&here).await);
+    let found = given.backoffice.person(&ada.id).await.unwrap().unwrap();
+    assert_eq!(found.password, ada.password);
+    let present = given.link_for("ADA@new.example.com", reset(), None).await;
+    assert!(given.is_kept(&present).await);
+    let used = given.backoffice.reset_by_link(&present, "$argon2id$x", NOW);
+    assert!(used.await.unwrap().is_some());
 }
