@@ -71,6 +71,7 @@ pub(crate) use self::{
     configurations_probe::newest_config,
     cookie_secret::{COOKIES, CookieSecret, Signed},
     deliveries::{Channel, Delivery, Route},
+    erasure::deletion_id,
     identities::Identity,
     links::Link,
     password::Passwords,

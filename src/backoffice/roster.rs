@@ -70,7 +70,7 @@ impl Backoffice {
 }
 
 /// A `LIKE` pattern for values that contain `text`, with `!` as the escape character.
-fn contains_pattern(text: &str) -> String {
+pub(super) fn contains_pattern(text: &str) -> String {
     let escaped = ['!', '%', '_']
         .into_iter()
         .fold(text.to_owned(), |text, sign| {

@@ -16,9 +16,9 @@ impl Account {
 }
 
 impl Ledger {
-    /// Closes an account for good: no call begins from now on, and those that run are charged. Deletes its keys and
-    /// budgets and replaces all names. Returns how many keys were deleted. Repeating it is harmless.
-    pub(crate) async fn erase_account(&self, id: &str) -> Result<usize, LedgerError> {
+    /// Closes an account for good: no call begins from now on, and those that run are charged. Replaces its name and
+    /// address, and deletes its keys and budgets. Repeating it is harmless.
+    pub(crate) async fn erase_account(&self, id: &str) -> Result<(), LedgerError> {
         let close = AccountChange {
             email: Some(DELETED.to_owned()),
             name: Edit::Clear,
@@ -26,10 +26,9 @@ impl Ledger {
             ..AccountChange::default()
         };
         self.change_account(id, close).await?;
-        let mut keys = 0;
         for key in self.keys(id).await? {
             match self.set_key_state(&key.id, KeyState::Deleted).await {
-                Ok(_) | Err(LedgerError::KeyDeleted) => keys += 1,
+                Ok(_) | Err(LedgerError::KeyDeleted) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -39,10 +38,19 @@ impl Ledger {
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
+    }
+
+    /// Replaces the names of the keys and projects of a deleted account and the reasons of these grants, each with its
+    /// grant's ID, and drops its responses that are kept for retries. Repeating it is harmless.
+    pub(crate) async fn erase_texts(
+        &self,
+        id: &str,
+        reasons: Vec<(String, String)>,
+    ) -> Result<(), LedgerError> {
         match self {
-            Self::Embedded(ledger) => ledger.erase_names(id).await?,
-            Self::Shared(ledger) => ledger.erase_names(id).await?,
+            Self::Embedded(ledger) => ledger.erase_texts(id, reasons).await,
+            Self::Shared(ledger) => ledger.erase_texts(id, &reasons).await,
         }
-        Ok(keys)
     }
 }

@@ -112,6 +112,10 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
             return Err(PortalError::NeedsSecondFactor);
         }
         let account = account_of(gateway, &person).await?;
+        // Its people are removed a moment later.
+        if account.is_deleted() {
+            return Err(signed_out());
+        }
         if let Some(log) = parts.extensions.get::<RequestLog>() {
             log.account(&account.id);
         }

@@ -118,10 +118,14 @@ impl UsableLink {
         };
         let account = match &link.purpose {
             Purpose::Invitation { account_id, .. } => {
-                match gateway.ledger.account(account_id).await {
+                let account = match gateway.ledger.account(account_id).await {
                     Err(LedgerError::NotFound { .. }) => return Ok(None),
-                    found => found.map(|account| Some(account.name.unwrap_or(account.email)))?,
+                    found => found?,
+                };
+                if account.is_deleted() {
+                    return Ok(None);
                 }
+                Some(account.name.unwrap_or(account.email))
             }
             Purpose::Proof { .. } | Purpose::Reset { .. } => None,
             // It has a page of its own (`settings/email.rs`).

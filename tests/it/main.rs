@@ -126,6 +126,7 @@ mod operator_history;
 mod operator_members;
 mod overload;
 mod portal_account_deletion;
+mod portal_account_traces;
 mod portal_budgets;
 mod portal_confirmations;
 mod portal_console;

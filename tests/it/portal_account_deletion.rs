@@ -173,7 +173,7 @@ async fn a_deleted_account_keeps_its_entries_and_nothing_of_its_people() {
         .await;
     assert!(
         page.assert_page()
-            .contains("An owner has deleted this account")
+            .contains("An owner deleted this account")
     );
 
     // The same address can sign up again, with another account.

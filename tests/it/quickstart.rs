@@ -76,7 +76,7 @@ async fn the_page_works_as_it_is_written() {
     }
     // Between starting the gateway and the next command a person takes longer than it does.
     let ready = format!(
-        "for try in $(seq 300); do curl -sf http://127.0.0.1:{}/livez >/dev/null && break; sleep 0.1; done",
+        "for try in $(seq 300); do curl -sf http://127.0.0.1:{}/health/live >/dev/null && break; sleep 0.1; done",
         ports[0].1
     );
     script = script.replace(

@@ -27,6 +27,7 @@ mod top_ups;
 pub(crate) use self::{
     budgets::NewBudget,
     configuration::NewVersion,
+    erasure::finish_deletions,
     error::{ActionError, MAX_NAME, amount, rolled_back},
     identity::NewEmail,
     payments::{DeliverAgain, credit_payment, credit_pending_payments},

@@ -45,7 +45,7 @@ pub(crate) enum Command {
     EnsureAccount(Account, Reply<Account>),
     ChangeAccount(String, AccountChange, Reply<Account>),
     /// Replaces the names of a deleted account's keys and projects.
-    EraseNames(String, Reply<()>),
+    EraseTexts(String, Vec<(String, String)>, Reply<()>),
     /// Creates a key unless the account has this many live ones.
     CreateKey(Key, u32, Reply<Key>),
     SetKeyState(String, KeyState, Reply<Key>),
@@ -225,9 +225,9 @@ impl Command {
                 });
                 executed(result, reply, Outcome::Account)
             }
-            Self::EraseNames(id, reply) => {
+            Self::EraseTexts(id, reasons, reply) => {
                 let result = run(within, |database, directory| {
-                    steps::erase_names(database, directory, &id)
+                    steps::erase_texts(database, directory, &id, &reasons)
                 });
                 executed(result, reply, Outcome::Done)
             }

@@ -266,6 +266,15 @@ impl Directory {
             .push(grant);
     }
 
+    /// Replaces the reasons of these grants, each with its grant's ID.
+    pub(crate) fn set_reasons(&mut self, account_id: &str, reasons: &[(String, String)]) {
+        for grant in self.grants.get_mut(account_id).into_iter().flatten() {
+            if let Some((_, reason)) = reasons.iter().find(|(id, _)| *id == grant.id) {
+                grant.reason = Some(reason.clone());
+            }
+        }
+    }
+
     pub(crate) fn limits(&self) -> &LimitRules {
         &self.limits
     }

@@ -189,10 +189,14 @@ impl Embedded {
             .await
     }
 
-    pub(crate) async fn erase_names(&self, account_id: &str) -> Result<(), LedgerError> {
+    pub(crate) async fn erase_texts(
+        &self,
+        account_id: &str,
+        reasons: Vec<(String, String)>,
+    ) -> Result<(), LedgerError> {
         let id = account_id.to_owned();
         self.writer
-            .execute(|reply| Command::EraseNames(id, reply))
+            .execute(|reply| Command::EraseTexts(id, reasons, reply))
             .await
     }
 

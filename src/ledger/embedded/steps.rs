@@ -9,7 +9,7 @@ mod erasure;
 
 pub(crate) use self::{
     budgets::{remove_budget, set_budget},
-    erasure::erase_names,
+    erasure::erase_texts,
 };
 use super::{
     command::{LimitChange, ModelChange},

@@ -84,6 +84,7 @@ async fn page(
             }
             li { "Stored responses are deleted." }
             li { "Names and email addresses are deleted. Amounts, dates and IDs of requests and payments are kept for accounting." }
+            li { "Billing details, receipts and monthly statements are kept as they are, with the name and address in them: they prove payments." }
         }
         p {
             "You can create a new account with the same email afterwards."

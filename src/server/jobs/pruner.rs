@@ -1,5 +1,5 @@
-//! Every hour, deletes expired sessions and links of the portal, old alerts and old refused requests, and credits payments
-//! that could not be credited when they were delivered.
+//! Every hour, deletes expired sessions and links of the portal, old alerts and old refused requests, credits payments
+//! that could not be credited when they were delivered, and finishes deletions of accounts that were interrupted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,6 +35,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
                 tracing::warn!(%error, "deleting old refused requests failed; retrying in an hour");
             }
             actions::credit_pending_payments(&gateway).await;
+            actions::finish_deletions(&gateway).await;
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {

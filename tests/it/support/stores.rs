@@ -3,6 +3,7 @@
 
 use std::{path::Path, thread, time::Duration};
 
+use rusqlite::types::ValueRef;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 use tollgate::{base::durability::Durability, db::postgres::Address, ledger::Ledger};
@@ -139,6 +140,78 @@ pub async fn execute(folder: &Path, sql: &str) {
     }
     let file = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
     file.execute_batch(sql).unwrap();
+}
+
+/// Changes the portal's tables directly, bypassing the gateway: with the first text in files, with the second in
+/// PostgreSQL.
+pub async fn execute_in_portal(folder: &Path, [sqlite, postgres]: [&str; 2]) {
+    if are_shared() {
+        let client = connect(&database(folder)).await;
+        client.batch_execute(postgres).await.unwrap();
+        return;
+    }
+    let file = rusqlite::Connection::open(folder.join("tollgate.portal.db")).unwrap();
+    file.busy_timeout(Duration::from_secs(20)).unwrap();
+    file.execute_batch(sqlite).unwrap();
+}
+
+/// All rows of all stores that contain this text in any column, whatever its case: the table and the row as text.
+pub async fn rows_with(folder: &Path, text: &str) -> Vec<(String, String)> {
+    let rows = if are_shared() {
+        rows_of_database(folder).await
+    } else {
+        rows_of_files(folder)
+    };
+    let text = text.to_lowercase();
+    let has = |(_, row): &(String, String)| row.to_lowercase().contains(&text);
+    rows.into_iter().filter(has).collect()
+}
+
+async fn rows_of_database(folder: &Path) -> Vec<(String, String)> {
+    let tables = "SELECT quote_ident(table_name) FROM information_schema.tables
+        WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('pg_catalog', 'information_schema')";
+    let client = connect(&database(folder)).await;
+    let mut all = Vec::new();
+    for table in client.query(tables, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        let rows = format!("SELECT t::text FROM {table} t");
+        let rows = client.query(&rows, &[]).await.unwrap();
+        all.extend(rows.iter().map(|row| (table.clone(), row.get(0))));
+    }
+    assert!(!all.is_empty());
+    all
+}
+
+fn rows_of_files(folder: &Path) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for file in ["tollgate.db", "tollgate.portal.db", "tollgate.responses.db"] {
+        let file = rusqlite::Connection::open(folder.join(file)).unwrap();
+        let tables =
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+        let mut tables = file.prepare(tables).unwrap();
+        let tables = tables.query_map([], |row| row.get(0)).unwrap();
+        let tables: Vec<String> = tables.map(Result::unwrap).collect();
+        assert!(!tables.is_empty());
+        for table in tables {
+            let mut select = file.prepare(&format!("SELECT * FROM {table}")).unwrap();
+            let columns = select.column_count();
+            let shown = |row: &rusqlite::Row<'_>| {
+                let values = (0..columns).map(|at| shown(row.get_ref(at).unwrap()));
+                Ok((table.clone(), values.collect::<Vec<_>>().join(" | ")))
+            };
+            all.extend(select.query_map([], shown).unwrap().map(Result::unwrap));
+        }
+    }
+    all
+}
+
+fn shown(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => number.to_string(),
+        ValueRef::Null => String::new(),
+    }
 }
 
 /// The first column of the rows that a query of the ledger's tables returns; it must be text.

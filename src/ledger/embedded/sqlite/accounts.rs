@@ -53,6 +53,19 @@ impl Database {
         Ok(())
     }
 
+    pub(crate) fn set_reason(
+        &self,
+        account_id: &str,
+        grant_id: &str,
+        reason: &str,
+    ) -> rusqlite::Result<()> {
+        self.connection.execute(
+            "UPDATE credit_grants SET reason = ?3 WHERE id = ?2 AND account_id = ?1",
+            params![account_id, grant_id, reason],
+        )?;
+        Ok(())
+    }
+
     pub(crate) fn put_limit(&self, rule: &LimitRule) -> rusqlite::Result<()> {
         let account = rule.account.as_deref().unwrap_or_default();
         let model = rule.model.as_deref().unwrap_or_default();
