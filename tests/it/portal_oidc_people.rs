@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::{
     issuer::{AuthorizationRequest, FakeIssuer, Signed, return_with},
     portal::{Browser, PASSWORD, Seen},
+    stores,
 };
 
 /// Connects an identity of the issuer to the signed-in person, as the settings page does.
@@ -71,6 +72,48 @@ async fn an_identity_is_connected_to_an_existing_person_only_by_themselves() {
     gone.assert_sent_to("/portal/settings");
     let claims = json!({ "email": owner.email });
     assert_eq!(issuer.sign_in(&stranger, &claims).await.status, 409);
+    gateway.stop().await;
+}
+
+/// The change happens at the moment at which the session begins: after the person was found.
+#[tokio::test]
+async fn what_is_deleted_while_a_person_signs_in_ends_the_sign_in() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let owner = Browser::signed_in(&gateway).await;
+    connect(&issuer, &owner, "subject-1").await.assert_page();
+    let elsewhere = Browser::new(&gateway);
+    issuer.sign_in(&elsewhere, &json!({})).await.assert_page();
+    elsewhere.get("/portal").await.assert_page();
+    for gone in [
+        "DELETE FROM backoffice_identities WHERE subject = 'subject-1'",
+        "DELETE FROM backoffice_people",
+    ] {
+        let sqlite = format!(
+            "CREATE TRIGGER meanwhile AFTER INSERT ON backoffice_sessions BEGIN {gone}; END"
+        );
+        let postgres = format!(
+            "CREATE FUNCTION meanwhile() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN {gone}; RETURN NULL; END $$;
+             CREATE TRIGGER meanwhile AFTER INSERT ON backoffice_sessions
+                 FOR EACH ROW EXECUTE FUNCTION meanwhile()"
+        );
+        stores::execute_in_portal(gateway.data.path(), [&sqlite, &postgres]).await;
+        let late = Browser::new(&gateway);
+        let refused = issuer.sign_in(&late, &json!({})).await;
+        assert_eq!(refused.status, 409, "{gone}: {}", refused.text);
+        assert!(refused.text.contains("changed or deleted"), "{gone}");
+        assert_eq!(late.cookie("tollgate-session"), None, "{gone}");
+        let end = "DROP TRIGGER meanwhile";
+        let postgres = format!("{end} ON backoffice_sessions; DROP FUNCTION meanwhile");
+        stores::execute_in_portal(gateway.data.path(), [end, &postgres]).await;
+        // The identity is theirs again for the second round.
+        if gone.contains("identities") {
+            assert_eq!(elsewhere.get("/portal").await.status, 303, "it has ended");
+            owner.sign_in(&owner.email, PASSWORD).await;
+            connect(&issuer, &owner, "subject-1").await.assert_page();
+        }
+    }
     gateway.stop().await;
 }
 

@@ -202,6 +202,7 @@ async fn finish(
                 gateway.backoffice.end_session(digest).await?;
             }
             let begun = start_session(gateway, headers, &person, &attempt.to).await?;
+            people::check_is_still(gateway, issuer, &claims, &person).await?;
             // For that reason a redirect would lack the new session cookie; the page is opened by a refresh
             // from our own site.
             Ok(copy_cookies(&begun, refresh_to(&attempt.to)))

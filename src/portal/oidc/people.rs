@@ -11,7 +11,7 @@ use crate::{
     gateway::Gateway,
     portal::{
         error::PortalError,
-        session::new_account,
+        session::{account_of, new_account},
         sign_up::{is_address, is_name},
     },
 };
@@ -64,6 +64,24 @@ pub(crate) async fn find_or_enrol(
     let ledger = &gateway.ledger;
     ledger.ensure_account(&person.account_id, account).await?;
     Ok(person)
+}
+
+/// Looks again at a person for whom a session has begun: if the person or the account was deleted meanwhile, or the
+/// identity is no longer theirs, that has ended all sessions that were older. This one ends too.
+pub(crate) async fn check_is_still(
+    gateway: &Gateway,
+    issuer: &Issuer,
+    claims: &Claims,
+    person: &Person,
+) -> Result<(), Refusal> {
+    let backoffice = &gateway.backoffice;
+    let now = backoffice.person_by_identity(identity(issuer, claims));
+    let is_theirs = now.await?.is_some_and(|now| now.id == person.id);
+    if is_theirs && !account_of(gateway, person).await?.is_deleted() {
+        return Ok(());
+    }
+    backoffice.end_sessions_of(&person.id, None).await?;
+    Err(Refusal::Changed)
 }
 
 /// Connects the identity to the person who started the attempt, if they are still signed in.

@@ -36,6 +36,8 @@ pub(crate) enum Refusal {
     IdentityTaken,
     /// The person who started connecting an identity is no longer signed in.
     SignedOut,
+    /// The person, the account or the identity was deleted or changed while they signed in.
+    Changed,
     /// Sign-up is closed.
     Closed,
     /// An error that other portal pages have too.
@@ -131,6 +133,10 @@ impl Refusal {
             Self::SignedOut => (
                 Status::FORBIDDEN,
                 "You were signed out in the meantime, so nothing was connected.".into(),
+            ),
+            Self::Changed => (
+                Status::CONFLICT,
+                "Your account was changed or deleted while you signed in. Start again.".into(),
             ),
             Self::Closed => (
                 Status::FORBIDDEN,
