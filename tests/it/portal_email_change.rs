@@ -84,6 +84,27 @@ async fn without_a_mail_server_the_address_changes_with_the_password() {
     gateway.stop().await;
 }
 
+/// The response tells whether an address is in use.
+#[tokio::test]
+async fn without_a_mail_server_few_addresses_can_be_tried() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let other = Browser::signed_in(&gateway).await;
+    for _ in 0..5 {
+        let refused = change(&browser, &other.email).await;
+        assert_eq!(refused.status, 400);
+        assert!(refused.text.contains("This address cannot be used."));
+    }
+    for email in [other.email.as_str(), "free@example.com"] {
+        assert_eq!(change(&browser, email).await.status, 429, "{email}");
+    }
+    // The limit is the person's own.
+    change(&other, "free@example.com")
+        .await
+        .assert_sent_to("/portal/settings");
+    gateway.stop().await;
+}
+
 #[tokio::test]
 async fn with_a_mail_server_the_new_address_proves_itself() {
     let smtp = FakeSmtp::start().await;
@@ -160,6 +181,7 @@ async fn with_a_mail_server_the_new_address_proves_itself() {
     let told = smtp.next_mail().await;
     assert_eq!(told.to, ada);
     assert!(told.text.contains("no longer signs in"));
+    assert!(!told.text.contains("password"), "{}", told.text);
     let again = browser.post(CONFIRM, &[("link", &secret)]).await;
     assert_eq!(again.status, 410, "used");
 

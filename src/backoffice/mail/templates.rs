@@ -84,7 +84,7 @@ pub(crate) fn email_in_use(to: &str, portal: &str) -> Email {
 /// To the address that a person had before.
 pub(crate) fn email_changed(to: &str, portal: &str) -> Email {
     let text = format!(
-        "This address no longer signs in at {portal}/portal: it was changed to another one, with the password.\n\n\
+        "This address no longer signs in at {portal}/portal: it was changed to another one.\n\n\
          If it was not you, tell the operator at once.\n"
     );
     message(to, "Your email address was changed", text)

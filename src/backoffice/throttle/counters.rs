@@ -16,12 +16,16 @@ const MAX_COUNTERS: usize = 50_000;
 pub(super) enum Rule {
     /// At most this many in a window.
     AtMost(usize),
+    /// At most this many in a day.
+    AtMostInADay(usize),
     /// Any number, but after the first ones each has to wait for longer.
     Slowing,
 }
 
 /// Window of [`Rule::AtMost`].
 pub(super) const WINDOW: Duration = Duration::from_mins(15);
+/// Window of [`Rule::AtMostInADay`].
+pub(super) const DAY: Duration = Duration::from_hours(24);
 /// Window of [`Rule::Slowing`].
 pub(super) const SLOWING_WINDOW: Duration = Duration::from_hours(1);
 /// How many events of the window are not slowed.
@@ -35,6 +39,7 @@ impl Rule {
     fn window(self) -> Duration {
         match self {
             Self::AtMost(_) => WINDOW,
+            Self::AtMostInADay(_) => DAY,
             Self::Slowing => SLOWING_WINDOW,
         }
     }
@@ -42,7 +47,9 @@ impl Rule {
     /// How long the next event has to wait after these, which are in the window.
     fn wait(self, times: &[Instant], now: Instant) -> Option<Duration> {
         let free_at = match self {
-            Self::AtMost(limit) => *times.get(times.len().checked_sub(limit)?)? + WINDOW,
+            Self::AtMost(limit) | Self::AtMostInADay(limit) => {
+                *times.get(times.len().checked_sub(limit)?)? + self.window()
+            }
             Self::Slowing => {
                 let slowed = times.len().checked_sub(UNSLOWED)?;
                 let doubled = 1_u32.checked_shl(u32::try_from(slowed).unwrap_or(u32::MAX));
@@ -121,6 +128,15 @@ impl Counters {
         }
     }
 
+    /// How many events a counter has in its window.
+    pub(super) fn events(&mut self, key: &CounterKey, now: Instant) -> usize {
+        let counter = self.0.get_mut(key);
+        counter.map_or(0, |counter| {
+            counter.forget_old(now);
+            counter.times.len()
+        })
+    }
+
     pub(super) fn reset(&mut self, key: &CounterKey) {
         self.0.remove(key);
     }
@@ -193,6 +209,20 @@ mod tests {
         assert_eq!(wait, 13 * minute);
         counters.count(&limit, start + WINDOW).unwrap();
         assert!(counters.count(&limit, start + WINDOW).is_err());
+    }
+
+    #[test]
+    fn a_day_frees_its_oldest_event_after_a_day() {
+        let (mut counters, start) = (Counters::default(), Instant::now());
+        let limit = [limit(1, Rule::AtMostInADay(1))];
+        counters.count(&limit, start).unwrap();
+        assert_eq!(
+            counters.count(&limit, start + WINDOW).unwrap_err(),
+            DAY - WINDOW
+        );
+        counters.count(&limit, start + DAY).unwrap();
+        assert_eq!(counters.events(&key(1), start + DAY), 1);
+        assert_eq!(counters.events(&key(2), start), 0);
     }
 
     #[test]

@@ -29,6 +29,13 @@ const PER_NETWORK: Rule = Rule::AtMost(60);
 const SIGN_UPS: Rule = Rule::AtMost(20);
 /// Maximum of emails to one address that visitors from any network can request.
 const EMAILS: Rule = Rule::AtMost(5);
+/// Maximum of new addresses that a person tries where no mail server proves them.
+const NEW_ADDRESSES: Rule = Rule::AtMost(5);
+/// The number of wrong codes in a row after which the person is told.
+const WRONG_CODES: usize = 4;
+/// Maximum of emails about wrong codes to a person, in a window and in a day.
+const TOLD: Rule = Rule::AtMost(1);
+const TOLD_IN_A_DAY: Rule = Rule::AtMostInADay(4);
 /// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds how fast
 /// they grow in number.
 const KEYS: Rule = Rule::AtMost(20);
@@ -134,6 +141,26 @@ impl Throttle {
         Ok(())
     }
 
+    /// Counts an address that a signed-in person wants to have where it takes effect at once: the response tells whether it
+    /// is in use. Counted as a sign-up, which tells it too. The error is the number of seconds until the next one is
+    /// allowed.
+    pub(crate) fn new_address(&self, person_id: &str, peer: IpAddr) -> Result<(), u64> {
+        let of_person = limit(&["new address", person_id], NEW_ADDRESSES);
+        self.count(&[sign_ups_of(peer), of_person])?;
+        Ok(())
+    }
+
+    /// Whether the person is to be told by email of wrong codes: the last one, of this attempt, has made it several in a
+    /// row. An email is counted; there are few of them, so that their password does not suffice to flood their mailbox.
+    pub(crate) fn tells_of_wrong_codes(&self, person_id: &str, last: &Counted) -> bool {
+        let in_a_row = self.counters().events(&last.person, Instant::now());
+        let limits = [
+            limit(&["wrong codes", person_id], TOLD),
+            limit(&["wrong codes in a day", person_id], TOLD_IN_A_DAY),
+        ];
+        in_a_row >= WRONG_CODES && self.count(&limits).is_ok()
+    }
+
     /// Counts a new key of an account; the error is the number of seconds until the next one is allowed.
     pub(crate) fn new_key(&self, account_id: &str) -> Result<(), u64> {
         self.count(&[limit(&["key", account_id], KEYS)])?;
@@ -209,7 +236,7 @@ mod tests {
 
     fn most(rule: Rule) -> usize {
         match rule {
-            Rule::AtMost(limit) => limit,
+            Rule::AtMost(limit) | Rule::AtMostInADay(limit) => limit,
             Rule::Slowing => unreachable!("it has no limit"),
         }
     }
@@ -306,6 +333,38 @@ mod tests {
         assert!((1..=901).contains(&wait), "{wait}");
         let other = Attempt::second_factor("person_2", ip(HERE));
         assert!(throttle.attempt(&other).is_ok());
+    }
+
+    #[test]
+    fn a_person_is_told_of_wrong_codes_once_in_a_window() {
+        let throttle = Throttle::default();
+        let attempt = |person: &str, number| {
+            let counted = throttle.attempt(&Attempt::second_factor(person, elsewhere(number)));
+            counted.unwrap()
+        };
+        let wrong =
+            |person: &str, number| throttle.tells_of_wrong_codes(person, &attempt(person, number));
+        let told: Vec<_> = (0..8).map(|number| wrong("person_1", number)).collect();
+        let expected = [false, false, false, true, false, false, false, false];
+        assert_eq!(told, expected);
+        // The right code in between begins anew.
+        for number in 0..3 {
+            assert!(!wrong("person_2", number));
+        }
+        throttle.succeeded(&attempt("person_2", 3));
+        let told: Vec<_> = (0..4).map(|number| wrong("person_2", number)).collect();
+        assert_eq!(told, [false, false, false, true]);
+    }
+
+    #[test]
+    fn new_addresses_of_a_person_are_limited() {
+        let throttle = Throttle::default();
+        for number in 0..most(NEW_ADDRESSES) {
+            let tried = throttle.new_address("person_1", elsewhere(number));
+            tried.unwrap();
+        }
+        assert!(throttle.new_address("person_1", ip(HERE)).is_err());
+        throttle.new_address("person_2", ip(HERE)).unwrap();
     }
 
     #[test]

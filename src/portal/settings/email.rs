@@ -77,6 +77,11 @@ pub(super) async fn change(
     if gateway.mail.is_some() {
         return send_link(&gateway, &me, peer, email);
     }
+    // The response tells whether an address is in use.
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .new_address(&me.person.id, peer.0)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
     finish(&gateway, &headers, &me, NewEmail::Typed(email.to_owned())).await
 }
 

@@ -172,8 +172,8 @@ pub(crate) async fn submit(
     Ok(response)
 }
 
-/// Uses a code, with a limit on attempts; `None` if it is not right. Once the limit is reached, the person is told by
-/// email, because their password is known.
+/// Uses a code, with a limit on attempts; `None` if it is not right. After several wrong ones the person is told by email,
+/// because their password is known.
 pub(crate) async fn use_code(
     gateway: &Arc<Gateway>,
     person: &Person,
@@ -181,21 +181,17 @@ pub(crate) async fn use_code(
     code: &str,
 ) -> Result<Option<UsedCode>, PortalError> {
     let throttle = &gateway.portal.throttle;
-    let counted = match throttle.attempt(&Attempt::second_factor(&person.id, peer)) {
-        Ok(counted) => counted,
-        Err(seconds) => {
-            if gateway.mail.is_some() && throttle.message(&person.email, peer).is_ok() {
-                let message = templates::wrong_codes(&person.email, &gateway.portal.url);
-                gateway.send_later(async { Some(message) });
-            }
-            return Err(PortalError::TooMany { seconds });
-        }
-    };
+    let counted = throttle
+        .attempt(&Attempt::second_factor(&person.id, peer))
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
     let backoffice = &gateway.backoffice;
     let used = backoffice.use_second_factor(&person.id, code, timestamp::now());
     let used = used.await?;
     if used.is_some() {
         throttle.succeeded(&counted);
+    } else if gateway.mail.is_some() && throttle.tells_of_wrong_codes(&person.id, &counted) {
+        let message = templates::wrong_codes(&person.email, &gateway.portal.url);
+        gateway.send_later(async { Some(message) });
     }
     Ok(used)
 }
