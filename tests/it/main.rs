@@ -152,6 +152,7 @@ mod portal_payments_faults;
 mod portal_people;
 mod portal_playground;
 mod portal_playground_form;
+mod portal_proofs;
 mod portal_proxies;
 mod portal_refused;
 mod portal_requests;
