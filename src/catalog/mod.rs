@@ -5,7 +5,10 @@
 //!
 //! This room may use `base` alone, the only room below it in `src/lib.rs`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock},
+};
 
 mod aliases;
 pub(crate) mod list_prices;
@@ -32,6 +35,17 @@ use crate::base::{
 
 /// Text of the built-in catalog.
 pub(crate) const BUILT_IN: &str = include_str!("catalog.toml");
+
+/// The IDs of the built-in catalog.
+static BUILT_IN_IDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let catalog = Catalog::built_in();
+    let ids = catalog.models().map(|model| model.id.clone());
+    ids.collect()
+});
+
+pub(crate) fn is_built_in(id: &str) -> bool {
+    BUILT_IN_IDS.contains(id)
+}
 
 #[derive(Debug)]
 pub struct Catalog {

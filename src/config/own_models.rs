@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{
     base::checked_toml::{Mistake, Node, Origin, Value, as_text},
     catalog::{
-        Catalog,
+        is_built_in,
         list_prices::{LIST_PRICES, ListedModel, PRICES, vendor_of},
     },
 };
@@ -167,7 +167,7 @@ fn listed(providers: &Entries, deployment: &Entries, id: &str) -> Option<&'stati
 
 /// What the entry does not say: no tools and no system prompt of ours, a name, and what the vendor's list says.
 fn fill_in(settings: &mut Entries, id: &str, listed: Option<&ListedModel>, origin: &Origin) {
-    without_ours(settings, origin);
+    CatalogSays::default().complete(id, settings, origin);
     default(settings, "name", Value::Text(id.to_owned()), origin);
     let Some(listed) = listed else { return };
     // With one price of its own, the others would not belong to it.
@@ -180,22 +180,46 @@ fn fill_in(settings: &mut Entries, id: &str, listed: Option<&ListedModel>, origi
     }
 }
 
-/// An operator's model has no tools and no system prompt of the gateway unless it says so.
-pub(crate) fn without_ours(settings: &mut Entries, origin: &Origin) {
-    default(settings, "builtin_tools", Value::Flag(false), origin);
-    default(settings, "identity_prompt", Value::Flag(false), origin);
+/// What a catalog file says of all its models, which then have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CatalogSays {
+    of_tools: bool,
+    of_prompt: bool,
 }
 
-/// The same for the models of a catalog file, except those that change a model of the built-in catalog.
-pub(crate) fn without_ours_unless_said(document: &mut Node) {
+impl CatalogSays {
+    pub(crate) fn read(document: &Node) -> Self {
+        let Value::Table(root) = &document.value else {
+            return Self::default();
+        };
+        let defaults = root.get("defaults").map(|node| &node.value);
+        let says = |key: &str| matches!(defaults, Some(Value::Table(all)) if all.contains_key(key));
+        Self {
+            of_tools: says("builtin_tools"),
+            of_prompt: says("identity_prompt") || root.contains_key("identity_prompt"),
+        }
+    }
+
+    /// Says the rest of a model, unless it changes one of the built-in catalog.
+    pub(crate) fn complete(self, id: &str, settings: &mut Entries, origin: &Origin) {
+        if is_built_in(id) {
+            return;
+        }
+        if !self.of_tools {
+            default(settings, "builtin_tools", Value::Flag(false), origin);
+        }
+        if !self.of_prompt {
+            default(settings, "identity_prompt", Value::Flag(false), origin);
+        }
+    }
+}
+
+/// Completes all models of a catalog file.
+pub(crate) fn complete(document: &mut Node) {
+    let says = CatalogSays::read(document);
     let Value::Table(root) = &mut document.value else {
         return;
     };
-    let defaults = root.get("defaults").map(|node| &node.value);
-    let says = |key: &str| matches!(defaults, Some(Value::Table(all)) if all.contains_key(key));
-    let has_tools = says("builtin_tools");
-    let has_prompt = says("identity_prompt") || root.contains_key("identity_prompt");
-    let built_in = Catalog::built_in();
     let Some(Value::List(models)) = root.get_mut("models").map(|node| &mut node.value) else {
         return;
     };
@@ -204,15 +228,8 @@ pub(crate) fn without_ours_unless_said(document: &mut Node) {
         let Value::Table(settings) = &mut model.value else {
             continue;
         };
-        let id = settings.get("id").and_then(|id| as_text(&id.value));
-        if id.is_some_and(|id| built_in.find(&id).is_some()) {
-            continue;
-        }
-        if !has_tools {
-            default(settings, "builtin_tools", Value::Flag(false), &origin);
-        }
-        if !has_prompt {
-            default(settings, "identity_prompt", Value::Flag(false), &origin);
+        if let Some(id) = settings.get("id").and_then(|id| as_text(&id.value)) {
+            says.complete(&id, settings, &origin);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
     mail::mail,
     oidc::oidc,
     overload::overload,
-    own_models::without_ours_unless_said,
+    own_models,
     payments::payments,
     portal_money::{seller, starter_credit},
     proxies::trusted_proxies,
@@ -44,7 +44,7 @@ use crate::{
 pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Config, Vec<Mistake>> {
     let Applied {
         document,
-        own_models,
+        own_models: own,
         models,
         removed_models,
     } = written;
@@ -80,7 +80,7 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
             );
         }
         let (catalog, catalog_file) = catalog(root.section("catalog"));
-        let catalog = changed_catalog(root, catalog, own_models, &BTreeSet::new());
+        let catalog = changed_catalog(root, catalog, own, &BTreeSet::new());
         let catalog = changed_catalog(root, catalog, models, &removed_models);
         let aliases = aliases(root.section("models"), &catalog);
         let deployments: Vec<_> = root
@@ -413,7 +413,7 @@ fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let read = file.clone().map(|path| {
         let text = read_text(&path).unwrap_or_default();
         let read = checked_toml::parse(&text).and_then(|mut document| {
-            without_ours_unless_said(&mut document);
+            own_models::complete(&mut document);
             Catalog::read(document, extends.then_some(&built_in))
         });
         read.map_err(|mistakes| (path, mistakes))

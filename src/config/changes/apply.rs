@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Table;
 
 use super::{Base, Change, Changes, Kind, entries::deployment_names};
-use crate::{
-    base::checked_toml::{self, Mistake, Node, Origin, Value},
-    config::own_models,
-};
+use crate::base::checked_toml::{self, Mistake, Node, Origin, Value};
 
 /// The document of a file with changes in it. Models are apart, because they are in other files.
 pub(crate) struct Applied {
@@ -57,9 +54,7 @@ impl Applied {
                 Some(mut entry) => {
                     let origin = entry.origin.clone();
                     let settings = table(&mut entry);
-                    if !base.models().iter().any(|(known, ..)| *known == id) {
-                        own_models::without_ours(settings, &origin);
-                    }
+                    base.catalog_says().complete(&id, settings, &origin);
                     let value = Value::Text(id);
                     settings.insert("id".into(), Node { origin, value });
                     models.push(entry);

@@ -9,16 +9,21 @@ use super::{
 use crate::{
     base::checked_toml::{self, Node, Origin, Value},
     catalog,
-    config::{files, own_models::without_ours_unless_said},
+    config::{files, own_models::CatalogSays},
 };
 
 impl Base {
     /// The models of the built-in catalog and of the file's.
     pub(super) fn models(&self) -> &[(String, Provenance, Table)] {
-        self.models.get_or_init(|| self.read_models())
+        &self.models.get_or_init(|| self.read_models()).0
     }
 
-    fn read_models(&self) -> Vec<(String, Provenance, Table)> {
+    /// What the file's catalog says of all its models.
+    pub(super) fn catalog_says(&self) -> CatalogSays {
+        self.models.get_or_init(|| self.read_models()).1
+    }
+
+    fn read_models(&self) -> (Vec<(String, Provenance, Table)>, CatalogSays) {
         let file =
             self.at(&["catalog", "file"])
                 .and_then(|node| match (&node.value, &node.origin) {
@@ -37,10 +42,8 @@ impl Base {
         let built_in = built_in.map(|document| models_of(&document, Provenance::BuiltIn));
         let (mut models, built_in_defaults) = built_in.unwrap_or_default();
         let file = checked_toml::parse(&file.unwrap_or_default()).ok();
-        let file = file.map(|mut document| {
-            without_ours_unless_said(&mut document);
-            models_of(&document, Provenance::File)
-        });
+        let says = file.as_ref().map(CatalogSays::read);
+        let file = file.map(|document| models_of(&document, Provenance::File));
         let (own, own_defaults) = file.unwrap_or_default();
         // An entry that replaces a built-in model has the defaults of the file, so it needs what they would change.
         for (_, _, model) in &mut models {
@@ -56,7 +59,7 @@ impl Base {
                 None => models.push((id, provenance, table)),
             }
         }
-        models
+        (models, says.unwrap_or_default())
     }
 }
 
