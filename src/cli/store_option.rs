@@ -107,7 +107,7 @@ mod tests {
         else {
             panic!("it is a file");
         };
-        assert_eq!((found, spool), (database, "elsewhere".into()));
+        assert_eq!((found, spool), (database, folder.path().join("elsewhere")));
 
         std::fs::write(&file, "[store]\nurl = 7\n").unwrap();
         let error = find(Some(file), None).unwrap_err();

@@ -171,10 +171,7 @@ async fn a_deleted_account_keeps_its_entries_and_nothing_of_its_people() {
     let page = operator
         .get(&format!("/portal/console/accounts/{}", owner.account_id))
         .await;
-    assert!(
-        page.assert_page()
-            .contains("An owner deleted this account")
-    );
+    assert!(page.assert_page().contains("An owner deleted this account"));
 
     // The same address can sign up again, with another account.
     let again = Browser::new(&gateway);

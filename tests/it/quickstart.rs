@@ -1,11 +1,15 @@
 //! The commands of docs/QUICKSTART.md, as they are written there, in an empty folder. Only the ports are others, because
 //! those of the page may be in use here.
 
-use std::{net::TcpListener, path::Path, process::Stdio, time::Duration};
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::{process::Command, time::timeout};
+use tokio::task::spawn_blocking;
 
 use crate::support::{FakeUpstream, stores::files_only};
 
@@ -25,22 +29,16 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs a shell script in this folder; returns its output. Its processes end with it.
-async fn shell(folder: &Path, script: &str) -> (bool, String, String) {
+/// Runs a shell script in this folder; returns whether it succeeded, and its output. What it starts ends with it.
+fn shell(folder: &Path, script: &str) -> (bool, String, String) {
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let mut bash = Command::new("bash");
-    let bash = bash.args(["-euc", script]).current_dir(folder);
+    let mut bash = Command::new("timeout");
+    let bash = bash
+        .args(["60", "bash", "-euc", script])
+        .current_dir(folder);
     let bash = bash.env_remove("TOLLGATE_OPERATOR_TOKEN").env("PATH", path);
-    let running = bash
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let ended = timeout(Duration::from_mins(1), running.wait_with_output());
-    let output = ended.await.expect("the page's commands end").unwrap();
+    let output = bash.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.success(),
@@ -90,7 +88,9 @@ async fn the_page_works_as_it_is_written() {
          export TOLLGATE__PROVIDERS__OLLAMA__BASE_URL=http://{}/v1\n{script}",
         ports[0].1, ports[1].1, ports[1].1, ollama.address,
     );
-    let (ok, stdout, stderr) = shell(folder.path(), &script).await;
+    let path = PathBuf::from(folder.path());
+    let ran = spawn_blocking(move || shell(&path, &script)).await;
+    let (ok, stdout, stderr) = ran.unwrap();
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     assert!(ok, "{stdout}\n{stderr}\n{log}");
     for words in [

@@ -241,7 +241,11 @@ async fn people_end_with_everything_that_lets_them_sign_in(given: Given) {
     assert_eq!(given.backoffice.people_of("acct_2").await.unwrap(), [eve]);
     assert!(!given.is_in(&adas).await && given.is_in(&eves).await);
     assert!(!given.can_join(&late).await && given.can_join(&other).await);
-    let orders = given.backoffice.checkouts_of("acct_1", None, 10).await.unwrap();
+    let orders = given
+        .backoffice
+        .checkouts_of("acct_1", None, 10)
+        .await
+        .unwrap();
     let mut persons: Vec<_> = orders.iter().map(|order| order.person.as_str()).collect();
     persons.sort_unstable();
     assert_eq!(persons, ["deleted", ada.id.as_str(), ada.id.as_str()]);

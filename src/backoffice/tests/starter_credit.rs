@@ -63,11 +63,9 @@ async fn it_is_kept_when_the_account_is_deleted(given: Given) {
         let kept = given.backoffice.keep_starter_credit(&ada, NOW).await;
         kept.unwrap();
     }
-    given
-        .backoffice
-        .erase_people_of("acct_1", &[ada])
-        .await
-        .unwrap();
+    let traces = given.backoffice.traces_of("acct_1").await.unwrap();
+    let erased = given.backoffice.erase_people_of("acct_1", &traces).await;
+    erased.unwrap();
     given.backoffice.prune(NOW * 2).await.unwrap();
     let given = given.restart();
     let again = owner(&given, "ada@example.com", "acct_2").await;
