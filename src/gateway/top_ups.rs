@@ -125,13 +125,13 @@ async fn pay(
         let unknown = (UNKNOWN, NOT_FOUND_OUT);
         return is_old && give_up(gateway, payments, top_up, attempt, unknown).await;
     }
-    let may_charge = match (attempt.session.is_none() && !is_old, top_up.state) {
-        (true, TopUpState::On) => match is_open(gateway, &top_up.account_id).await {
-            Ok(is_open) => is_open,
-            Err(_) => return false,
-        },
-        _ => false,
-    };
+    let mut may_charge = attempt.session.is_none() && !is_old && top_up.state == TopUpState::On;
+    if may_charge {
+        let Ok(is_open) = is_open(gateway, &top_up.account_id).await else {
+            return false;
+        };
+        may_charge = is_open;
+    }
     match outcome(payments, top_up, attempt, may_charge).await {
         Ok(Some(CardOutcome::Paid(paid))) => credited(gateway, payments, &paid).await,
         Ok(Some(CardOutcome::Pending(session))) => {

@@ -22,7 +22,10 @@ use super::{
     Inner,
     operations::{Operation, Reply},
 };
-use crate::db::postgres::{Connected, Error};
+use crate::{
+    base::outage::Outage,
+    db::postgres::{Connected, Error},
+};
 
 /// Timeout of a flush, after which its connection is dropped.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -167,15 +170,16 @@ impl FlushTask {
 
 /// Flushes, retrying for as long as it takes; returns the server's incarnation.
 async fn until_flushed(inner: &Arc<Inner>, connection: &mut Option<Connected>) -> i64 {
-    let mut is_first = true;
+    let mut flushing = Outage::new("flushing the database, for which charges wait,");
     loop {
         match flush(inner, connection).await {
-            Ok(life) => return life,
+            Ok(life) => {
+                flushing.works();
+                return life;
+            }
             Err(error) => {
                 *connection = None;
-                if std::mem::take(&mut is_first) {
-                    tracing::warn!(%error, "flushing the database failed; retrying, charges wait for it");
-                }
+                flushing.fails(&error);
                 tokio::time::sleep(TRIAL_INTERVAL).await;
             }
         }

@@ -26,6 +26,7 @@ use crate::{
     base::{
         clock::Clock,
         clock_offset::{ClockOffset, monotonic_ms},
+        outage::Outage,
     },
     db::postgres::Error,
     ledger::CallId,
@@ -121,6 +122,7 @@ struct Keeper {
 /// of holds.
 pub(crate) async fn keep(inner: Weak<Inner>, submit: impl Fn(Operation)) {
     let mut keeper = Keeper::default();
+    let mut renewing = Outage::new("renewing the lease of this gateway");
     loop {
         let wait = {
             let Some(inner) = inner.upgrade() else { return };
@@ -128,9 +130,12 @@ pub(crate) async fn keep(inner: Weak<Inner>, submit: impl Fn(Operation)) {
                 return;
             }
             match keeper.renew(&inner, &submit).await {
-                Ok(wait) => wait,
+                Ok(wait) => {
+                    renewing.works();
+                    wait
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "the lease of this gateway could not be renewed; retrying");
+                    renewing.fails(&error);
                     TRIAL_INTERVAL.min(inner.times.beat)
                 }
             }

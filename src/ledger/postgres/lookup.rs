@@ -15,7 +15,7 @@ use tokio_postgres::types::Type;
 
 use super::Inner;
 use crate::{
-    base::keys::KeyDigest,
+    base::{keys::KeyDigest, outage::Outage},
     catalog::{Plan, Tier, Track},
     db::postgres::{Connected, Error},
     ledger::{KeyTerms, Payer},
@@ -92,6 +92,7 @@ struct Row {
 /// Runs as long as the ledger exists.
 pub(crate) async fn run(inner: Weak<Inner>, mut lookups: mpsc::UnboundedReceiver<Lookup>) {
     let mut connection = None;
+    let mut looking = Outage::new("looking up keys");
     while let Some(first) = lookups.recv().await {
         let mut batch = vec![first];
         while batch.len() < MAX_BATCH
@@ -103,10 +104,13 @@ pub(crate) async fn run(inner: Weak<Inner>, mut lookups: mpsc::UnboundedReceiver
         let Some(inner) = inner.upgrade() else { return };
         let queried = timeout(inner.deadline, query(&inner, &mut connection, &batch)).await;
         match queried.unwrap_or(Err(Error::TimedOut)) {
-            Ok(found) => send_replies(batch, found),
+            Ok(found) => {
+                looking.works();
+                send_replies(batch, found);
+            }
             Err(error) => {
                 // The callers notice it by their closed channels.
-                tracing::warn!(%error, "keys could not be looked up; their requests fail as unavailable");
+                looking.fails(&error);
                 connection = None;
             }
         }

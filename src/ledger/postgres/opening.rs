@@ -9,6 +9,7 @@ use super::{
     schema::{self, Found},
 };
 use crate::{
+    base::outage::Outage,
     db::postgres::{Address, Connected, Error},
     ledger::{OpenError, import::IS_UNFINISHED},
 };
@@ -62,13 +63,18 @@ pub(super) fn failed(address: &Address, source: Error) -> OpenError {
 /// Connects, retrying up to the start timeout, because the database may be starting too.
 async fn connect_retrying(address: &Address) -> Result<Connected, Error> {
     let started = Instant::now();
+    let mut connecting = Outage::new("connecting to the database");
     loop {
         match address.connect().await {
             Err(error) if error.is_transient() && started.elapsed() < START_TIMEOUT => {
-                tracing::warn!(%error, "the database does not accept connections yet; retrying");
+                connecting.fails(&error);
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
-            other => return other,
+            Ok(connected) => {
+                connecting.works();
+                return Ok(connected);
+            }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Runs the alert checks and delivers alerts.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::{
-    base::timestamp,
+    base::{outage::Outage, timestamp},
     gateway::{Gateway, alerts},
 };
 
@@ -27,8 +27,8 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
 async fn check_and_deliver(gateway: &Gateway) {
     let mut checks = interval(gateway.alerts.settings.every);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut checking = FailureLog::new("checking for alerts");
-    let mut delivering = FailureLog::new("delivering alerts");
+    let mut checking = Outage::new("checking for alerts");
+    let mut delivering = Outage::new("delivering alerts");
     loop {
         let check_is_due = tokio::select! {
             _ = checks.tick() => true,
@@ -39,33 +39,5 @@ async fn check_and_deliver(gateway: &Gateway) {
             checking.log(&alerts::check(gateway, timestamp::now()).await);
         }
         delivering.log(&alerts::deliver(gateway, timestamp::now()).await);
-    }
-}
-
-/// Logs the first of several failures in a row, and the first success after them.
-struct FailureLog {
-    what: &'static str,
-    is_failing: bool,
-}
-
-impl FailureLog {
-    fn new(what: &'static str) -> Self {
-        let is_failing = false;
-        Self { what, is_failing }
-    }
-
-    fn log(&mut self, result: &Result<(), impl fmt::Display>) {
-        let what = self.what;
-        match result {
-            Ok(()) if self.is_failing => {
-                tracing::info!("{what} works again");
-                self.is_failing = false;
-            }
-            Err(error) if !self.is_failing => {
-                tracing::warn!(%error, "{what} failed; it is retried until it works");
-                self.is_failing = true;
-            }
-            _ => {}
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    base::timestamp,
+    base::{outage::Outage, timestamp},
     gateway::{Gateway, top_ups},
 };
 
@@ -14,19 +14,11 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
     if gateway.payments.is_none() {
         return;
     }
-    let mut failing = false;
+    let mut looking = Outage::new("looking for automatic top-ups");
     loop {
         let round = async {
             tokio::time::sleep(INTERVAL).await;
-            let done = top_ups::round(&gateway, timestamp::now).await;
-            match done {
-                Ok(()) => failing = false,
-                Err(error) if !failing => {
-                    failing = true;
-                    tracing::warn!(%error, "looking for automatic top-ups failed; it is retried until it works");
-                }
-                Err(_) => {}
-            }
+            looking.log(&top_ups::round(&gateway, timestamp::now).await);
         };
         tokio::select! {
             () = round => {}
