@@ -436,14 +436,11 @@ impl Config {
         unserved.map(|model| model.id.as_str()).collect()
     }
 
-    /// Files named in the configuration (catalog, router weights) whose changes require a reload.
+    /// Files named in the configuration (catalog, router weights, keys of providers) whose changes require a reload.
     pub(crate) fn named_files(&self) -> Vec<PathBuf> {
         let weights = self.weights.as_ref().map(|weights| weights.file.clone());
-        self.catalog_file
-            .clone()
-            .into_iter()
-            .chain(weights)
-            .collect()
+        let files = self.catalog_file.clone().into_iter().chain(weights);
+        files.chain(self.base.key_files()).collect()
     }
 
     /// Reads a configuration file and applies overrides from this process's environment.

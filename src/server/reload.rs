@@ -5,6 +5,7 @@
 //! a restart.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -12,7 +13,10 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config::Config, gateway::Gateway};
+use crate::{
+    config::{Config, changes::Base},
+    gateway::Gateway,
+};
 
 /// Time between two checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,6 +26,8 @@ pub(crate) struct ConfigFiles {
     file: PathBuf,
     /// Further files that `file` refers to.
     referenced: Vec<PathBuf>,
+    /// The file with which the process was started.
+    started_with: Option<Arc<Base>>,
     /// Stamps of all files, taken before they were last read.
     stamps: Vec<Stamp>,
 }
@@ -34,6 +40,7 @@ impl ConfigFiles {
         Self {
             file: file.to_owned(),
             referenced: Vec::new(),
+            started_with: None,
             stamps: Vec::new(),
         }
     }
@@ -46,10 +53,17 @@ impl ConfigFiles {
             let config = Config::load(&self.file).map_err(|error| error.to_string())?;
             let referenced = config.named_files();
             if referenced == self.referenced {
+                self.started_with.get_or_insert_with(|| config.base.clone());
                 return Ok(config);
             }
             self.referenced = referenced;
         }
+    }
+
+    /// The settings that differ from those with which the process was started, and that it does not use before a restart.
+    fn needing_restart(&self, base: &Base) -> BTreeSet<String> {
+        let started = self.started_with.as_ref();
+        started.map_or_else(BTreeSet::new, |started| started.needing_restart(base))
     }
 
     fn have_changed(&self) -> bool {
@@ -86,11 +100,14 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
         if !changed && !sighup && last_error.is_none() {
             continue;
         }
-        let read = files.load();
-        // The changes of the console are made again, in what the file says now.
-        match read.and_then(|config| gateway.reload(Some(&config.base))) {
-            Ok(()) => {
+        let read = files.load().and_then(|config| {
+            // The changes of the console are made again, in what the file says now.
+            gateway.reload(Some(&config.base)).map(|()| config.base)
+        });
+        match read {
+            Ok(base) => {
                 tracing::info!("configuration reloaded");
+                warn_of_restart(&files.needing_restart(&base));
                 last_error = None;
             }
             Err(error) => {
@@ -103,4 +120,16 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
             }
         }
     }
+}
+
+fn warn_of_restart(settings: &BTreeSet<String>) {
+    if settings.is_empty() {
+        return;
+    }
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let settings = settings.join(", ");
+    tracing::warn!(
+        settings,
+        "restart the gateway to use what has changed in {settings}"
+    );
 }

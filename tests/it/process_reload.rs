@@ -140,6 +140,47 @@ async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
     assert_eq!(running.process.terminated().await.code, Some(0));
 }
 
+/// Keys of providers can be replaced while the gateway runs: their files are watched.
+#[tokio::test]
+async fn a_replaced_key_file_is_used_and_other_changes_are_said_to_need_a_restart() {
+    let upstream = answering("hi").await;
+    let mut running = Reloading::start(&upstream).await;
+    let key = running.folder.path().join("play.key");
+    write(&key, "first");
+    let with_key = text(running.folder.path(), &upstream, "").replace(
+        "kind = \"openai\"",
+        "kind = \"openai\"\napi_key_file = \"play.key\"",
+    );
+    write(&running.config(), &with_key);
+    running.until_logged("configuration reloaded", 1).await;
+    running.says().await;
+    let sent = || {
+        upstream
+            .received()
+            .last()
+            .unwrap()
+            .header("authorization")
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(sent(), "Bearer first");
+    write(&key, "second");
+    running.until_logged("configuration reloaded", 2).await;
+    running.says().await;
+    assert_eq!(sent(), "Bearer second");
+    assert!(!running.process.stderr().contains("restart the gateway"));
+
+    let other = with_key.replace(
+        "server.listen = \"127.0.0.1:0\"",
+        "server.listen = \"127.0.0.1:1\"\ncredit.max_overdraft = \"1.00\"",
+    );
+    write(&running.config(), &other);
+    running.until_logged("configuration reloaded", 3).await;
+    let words =
+        "restart the gateway to use what has changed in credit.max_overdraft, server.listen";
+    running.until_logged(words, 1).await;
+}
+
 #[tokio::test]
 async fn a_signal_reloads_and_a_changed_catalog_applies() {
     let upstream = answering("hi").await;

@@ -1,6 +1,7 @@
 //! What the file and the environment say, kept so that it can be read again with other changes.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -8,14 +9,34 @@ use std::{
 
 use toml::Table;
 
-use super::{Applied, Revision, entries::Provenance, secrets};
+use super::{
+    Applied, Revision,
+    entries::{Provenance, as_table},
+    secrets, text,
+};
 use crate::{
     base::{
-        checked_toml::{self, Mistake, Node, Origin, Value},
+        checked_toml::{self, Mistake, Node, Origin, Value, as_text},
         keys::Secret,
     },
-    config::{Config, ConfigError, own_models::OwnModels, paths, read, values::Environment},
+    config::{
+        Config, ConfigError,
+        own_models::{CatalogSays, OwnModels},
+        paths, read,
+        values::Environment,
+    },
 };
+
+/// The sections that are read again while the gateway runs.
+const READ_AGAIN: [&str; 7] = [
+    "catalog",
+    "models",
+    "aliases",
+    "providers",
+    "deployments",
+    "routing",
+    "tools",
+];
 
 pub(crate) struct Base {
     /// The name of the file in messages.
@@ -27,8 +48,8 @@ pub(crate) struct Base {
     /// The models of the file itself.
     pub(super) own_models: OwnModels,
     pub(super) environment: Environment,
-    /// The models of the built-in catalog and of the file's, which are read once.
-    pub(super) models: OnceLock<Vec<(String, Provenance, Table)>>,
+    /// The models of the built-in catalog and of the file's, which are read once, and what the file's says of all its own.
+    pub(super) models: OnceLock<(Vec<(String, Provenance, Table)>, CatalogSays)>,
 }
 
 impl fmt::Debug for Base {
@@ -103,6 +124,32 @@ impl Base {
         }
     }
 
+    /// The settings that differ in another file and take effect with a restart alone.
+    pub(crate) fn needing_restart(&self, other: &Self) -> BTreeSet<String> {
+        let settings = |base: &Self| -> BTreeSet<(String, String)> {
+            let mut all = as_table(&base.document);
+            all.retain(|section, _| !READ_AGAIN.contains(&section));
+            text::leaves(&all).into_iter().collect()
+        };
+        let (ours, theirs) = (settings(self), settings(other));
+        let different = ours.symmetric_difference(&theirs);
+        different.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The files with the keys of providers.
+    pub(crate) fn key_files(&self) -> Vec<PathBuf> {
+        let providers = match self.at(&["providers"]).map(|node| &node.value) {
+            Some(Value::Table(providers)) => Some(providers),
+            _ => None,
+        };
+        let settings = providers.into_iter().flat_map(BTreeMap::values);
+        let files = settings.filter_map(|provider| match &provider.value {
+            Value::Table(settings) => as_text(&settings.get("api_key_file")?.value),
+            _ => None,
+        });
+        files.map(|file| self.folder.join(file)).collect()
+    }
+
     /// The value at a path of tables.
     pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter()
@@ -121,7 +168,7 @@ impl Default for Base {
             own_models: OwnModels::default(),
             document: Node {
                 origin: Origin::Absent,
-                value: Value::Table(std::collections::BTreeMap::new()),
+                value: Value::Table(BTreeMap::new()),
             },
             environment: Environment::new(),
             models: OnceLock::new(),
