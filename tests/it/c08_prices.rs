@@ -36,6 +36,7 @@ input = "0.000007"
 output = "0.11"
 above = [{ prompt_tokens = 200, input = "0.20" }, { prompt_tokens = 100, output = "0.000001" }]
 features = ["streaming", "tools"]
+builtin_tools = true
 "#;
 
 /// The operator's cost of the first model; the second model's cost is unknown.

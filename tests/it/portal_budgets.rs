@@ -119,7 +119,7 @@ async fn what_is_wrong_is_said_and_nothing_is_set() {
             .get(PATH)
             .await
             .assert_page()
-            .contains("There is no budget")
+            .contains("No budgets yet")
     );
     // A day has no first day, whatever the field says.
     set(&owner, &[("period", "day"), ("anchor", "3")])

@@ -40,7 +40,7 @@ async fn accounts_are_found_by_id_address_and_name() {
     assert_eq!(found(&gateway.account_id[..12]).await.0, 1);
     let (count, page) = found("nobody").await;
     assert!(
-        count == 0 && page.contains("There is no such account"),
+        count == 0 && page.contains("No matching accounts"),
         "{page}"
     );
     for wrong in ["before=x", "before=1"] {
@@ -286,7 +286,7 @@ async fn the_margin_is_shown_by_model_account_and_day() {
     let gateway = TestGateway::start_with(deployment).await;
     let browser = with_token(&gateway).await;
     let page = browser.get("/portal/console/margin").await;
-    assert!(page.assert_page().contains("There were no calls"));
+    assert!(page.assert_page().contains("No calls in this period."));
     // Charged: 11 × 2 + 3 × 9 micro-dollars; the provider charges 11 × 1 + 3 × 20. The other model's cost is
     // unknown.
     let answer = gateway.chat(&hello(MODEL)).await;

@@ -180,7 +180,7 @@ async fn projects_are_created_renamed_and_archived() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;
     let empty = browser.get("/portal/projects").await;
-    assert!(empty.assert_page().contains("There is no project yet"));
+    assert!(empty.assert_page().contains("No projects yet besides"));
     for wrong in ["", "two\nlines", &"x".repeat(101)] {
         let refused = browser.post("/portal/projects", &[("name", wrong)]).await;
         assert!(refused.assert_page().contains("A project needs a name"));

@@ -180,7 +180,7 @@ async fn of_two_concurrent_uses_of_a_link_one_succeeds() {
     let holder = Browser::new(&gateway);
     let taken = holder.get(&path(&second)).await;
     assert_eq!(taken.status, 409);
-    assert!(taken.text.contains("has an account here already"));
+    assert!(taken.text.contains("already has an account here"));
     holder.get("/portal/sign-in").await;
     assert_eq!(send(&holder, &second, "", PASSWORD).await.status, 409);
     gateway.stop().await;

@@ -318,7 +318,7 @@ async fn the_plan_page_shows_models_and_limits() {
     assert_eq!(plans[5][..2], ["Max your plan", "Personal"]);
     assert_eq!(plans[6][..2], ["Flex", "Business"]);
     assert!(
-        page.contains("Ask your provider's operator for another plan."),
+        page.contains("Ask your provider for another plan."),
         "{page}"
     );
 }

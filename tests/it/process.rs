@@ -396,5 +396,8 @@ async fn a_command_that_fails_says_why_and_exits_with_one() {
     }
     let without_token = run(&["account", "list"], &[]);
     assert_eq!(without_token.status.code(), Some(1));
-    assert!(text(&without_token.stderr).contains("TOLLGATE_OPERATOR_TOKEN is not set"));
+    assert!(
+        text(&without_token.stderr)
+            .contains("name the file with the operator token with --operator-token-file")
+    );
 }

@@ -11,6 +11,8 @@ use super::{
 };
 
 const CATALOG: &str = r#"
+[defaults]
+builtin_tools = true
 [[models]]
 id = "small"
 input = "0.10"
