@@ -128,7 +128,7 @@ fn end_of_quoted(text: &str, quote: &str) -> usize {
     while let Some(at) = text[from..].find(quote).map(|at| from + at) {
         let before = &text[..at];
         let backslashes = before.len() - before.trim_end_matches('\\').len();
-        if quote == "`" || backslashes % 2 == 0 {
+        if quote == "`" || backslashes.is_multiple_of(2) {
             return at;
         }
         from = at + 1;

@@ -31,7 +31,8 @@ pub(crate) struct ListedModel {
 
 pub(crate) static LIST_PRICES: LazyLock<ListPrices> = LazyLock::new(|| {
     let mut document = entries(checked_toml::parse(TEXT).expect("checked by the tests"));
-    let date = document.remove("date").and_then(text).unwrap_or_default();
+    let date = document.remove("date");
+    let date = date.as_ref().and_then(text).unwrap_or_default();
     let models = match document.remove("models").map(|node| node.value) {
         Some(Value::List(models)) => models,
         _ => Vec::new(),
@@ -39,8 +40,8 @@ pub(crate) static LIST_PRICES: LazyLock<ListPrices> = LazyLock::new(|| {
     let models = models.into_iter().filter_map(|model| {
         let mut settings = entries(model);
         Some(ListedModel {
-            vendor: text(settings.remove("vendor")?)?,
-            id: text(settings.remove("id")?)?,
+            vendor: text(&settings.remove("vendor")?)?,
+            id: text(&settings.remove("id")?)?,
             settings,
         })
     });
@@ -104,7 +105,7 @@ pub(crate) fn vendor_of<'a>(
     Some((vendor, model))
 }
 
-/// OpenRouter's models begin with their maker, and cost what the maker asks.
+/// The models of `OpenRouter` begin with their maker, and cost what the maker asks.
 fn openrouter_vendor(maker: &str) -> Option<&'static str> {
     Some(match maker {
         "openai" => "openai",
@@ -124,7 +125,7 @@ fn entries(node: Node) -> BTreeMap<String, Node> {
     }
 }
 
-fn text(node: Node) -> Option<String> {
+fn text(node: &Node) -> Option<String> {
     as_text(&node.value)
 }
 

@@ -88,10 +88,10 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
     findings.add(&options.config.display().to_string(), Ok(String::new()))?;
     let mut config = config;
     if !options.offline {
-        let (changed, changes) = check_changes::applied(config).await;
-        config = changed;
-        if let Some(changes) = changes {
-            findings.add("changes of the console", changes)?;
+        let (with_changes, result) = check_changes::applied(config).await;
+        config = with_changes;
+        if let Some(result) = result {
+            findings.add("changes of the console", result)?;
         }
     }
     local(&config, &mut findings)?;

@@ -20,7 +20,8 @@ pub(crate) struct Margin(BigDecimal);
 pub(crate) fn margin(text: &str) -> Result<Margin, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     let percent = BigDecimal::from_str(number).map_err(|_| "expected a percentage, e.g. 20%")?;
-    let fits = percent >= BigDecimal::from(-100) && percent <= BigDecimal::from(10_000);
+    let range = BigDecimal::from(-100)..=BigDecimal::from(10_000);
+    let fits = range.contains(&percent);
     fits.then_some(Margin(percent))
         .ok_or_else(|| "expected a percentage from -100 to 10000".to_owned())
 }
@@ -69,10 +70,8 @@ pub(crate) fn model(
             written(node, &|price| margin.of(price))
         ));
     }
-    lines[if upstream == id { 3 } else { 4 }].push_str(&format!(
-        " # list prices of {} plus {margin}",
-        LIST_PRICES.date
-    ));
+    let remark = format!(" # list prices of {} plus {margin}", LIST_PRICES.date);
+    lines[if upstream == id { 3 } else { 4 }] += &remark;
     let costs = prices.map(|(key, node)| format!("{key} = {}", written(node, &str::to_owned)));
     let costs: Vec<_> = costs.collect();
     lines.push(format!("cost = {{ {} }}", costs.join(", ")));

@@ -97,7 +97,7 @@ fn as_json(pruned: &Pruned, before: Month, keep_tables: bool) -> Value {
         Vec::new()
     };
     json!({
-        "before": before.first_day().to_string(), "calls": pruned.calls, "entries": pruned.entries,
+        "before": before.first_day(), "calls": pruned.calls, "entries": pruned.entries,
         "detached_tables": detached,
     })
 }

@@ -4,7 +4,7 @@
 //! served becomes a deployment, and its other names become aliases; so nothing else knows of this form. What an entry
 //! leaves out of its prices and limits comes from the vendor's list prices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use crate::{
     base::checked_toml::{Mistake, Node, Origin, Value, as_text},
@@ -82,7 +82,7 @@ fn models(
             continue;
         };
         if let Some(names) = settings.remove("aliases") {
-            add_names(aliases, &id, names, at, mistakes);
+            add_names(aliases, &id, &names, at, mistakes);
         }
         let deployment = deployment(settings, &id, &origin, at, mistakes);
         let listed = deployment
@@ -248,10 +248,16 @@ fn prices(listed: &ListedModel, origin: &Origin) -> Entries {
     prices.collect()
 }
 
-fn add_names(aliases: &mut Entries, id: &str, names: Node, at: usize, mistakes: &mut Vec<Mistake>) {
+fn add_names(
+    aliases: &mut Entries,
+    id: &str,
+    names: &Node,
+    at: usize,
+    mistakes: &mut Vec<Mistake>,
+) {
     let Value::List(items) = &names.value else {
         let message = format!("`models[{at}].aliases` must be a list of names");
-        return mistakes.push(mistake(&names, &message));
+        return mistakes.push(mistake(names, &message));
     };
     for item in items {
         let Some(name) = as_text(&item.value) else {
@@ -281,10 +287,14 @@ fn add_aliases(root: &mut Entries, aliases: Entries, mistakes: &mut Vec<Mistake>
         return;
     };
     for (name, target) in aliases {
-        if known.contains_key(&name) {
-            mistakes.push(mistake(&target, &format!("`{name}` is an alias already")));
-        } else {
-            known.insert(name, target);
+        match known.entry(name) {
+            Entry::Occupied(known) => {
+                let message = format!("`{}` is an alias already", known.key());
+                mistakes.push(mistake(&target, &message));
+            }
+            Entry::Vacant(free) => {
+                free.insert(target);
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::support::{
 
 const NAMES: [&str; 2] = ["TOLLGATE_OPERATOR_URL", "TOLLGATE_OPERATOR_TOKEN"];
 
-fn with<'a>(environment: &'a BTreeMap<String, String>) -> [(&'a str, &'a str); 2] {
+fn with(environment: &BTreeMap<String, String>) -> [(&str, &str); 2] {
     NAMES.map(|name| (name, environment[name].as_str()))
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Target {
         global = true
     )]
     operator_url: String,
-    /// The file with the operator token [default: the token is in TOLLGATE_OPERATOR_TOKEN]
+    /// The file with the operator token [default: the token is in `TOLLGATE_OPERATOR_TOKEN`]
     #[arg(
         long,
         value_name = "FILE",

@@ -7,11 +7,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use toml::Table;
-
 use super::{
     Applied, Revision,
-    entries::{Provenance, as_table},
+    entries::{Original, as_table},
     secrets, text,
 };
 use crate::{
@@ -49,7 +47,7 @@ pub(crate) struct Base {
     pub(super) own_models: OwnModels,
     pub(super) environment: Environment,
     /// The models of the built-in catalog and of the file's, which are read once, and what the file's says of all its own.
-    pub(super) models: OnceLock<(Vec<(String, Provenance, Table)>, CatalogSays)>,
+    pub(super) models: OnceLock<(Vec<Original>, CatalogSays)>,
 }
 
 impl fmt::Debug for Base {

@@ -14,6 +14,9 @@ pub(crate) enum Provenance {
     File,
 }
 
+/// An entry without changes: its name, where it comes from, and its settings.
+pub(super) type Original = (String, Provenance, Table);
+
 /// What is shown of a URL with a user or a password in it.
 const HIDDEN: &str = "(hidden: it has a password in it)";
 
@@ -156,7 +159,7 @@ impl Base {
         changes
     }
 
-    fn originals(&self, kind: Kind) -> Vec<(String, Provenance, Table)> {
+    fn originals(&self, kind: Kind) -> Vec<Original> {
         let from_file = |(name, node): (String, &Node)| (name, Provenance::File, as_table(node));
         match kind {
             Kind::Model => self.models().to_vec(),

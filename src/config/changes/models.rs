@@ -4,7 +4,7 @@ use toml::{Table, Value as Toml};
 
 use super::{
     Base,
-    entries::{Provenance, as_table},
+    entries::{Original, Provenance, as_table},
 };
 use crate::{
     base::checked_toml::{self, Node, Origin, Value},
@@ -14,7 +14,7 @@ use crate::{
 
 impl Base {
     /// The models of the built-in catalog and of the file's.
-    pub(super) fn models(&self) -> &[(String, Provenance, Table)] {
+    pub(super) fn models(&self) -> &[Original] {
         &self.models.get_or_init(|| self.read_models()).0
     }
 
@@ -23,7 +23,7 @@ impl Base {
         self.models.get_or_init(|| self.read_models()).1
     }
 
-    fn read_models(&self) -> (Vec<(String, Provenance, Table)>, CatalogSays) {
+    fn read_models(&self) -> (Vec<Original>, CatalogSays) {
         let file =
             self.at(&["catalog", "file"])
                 .and_then(|node| match (&node.value, &node.origin) {
@@ -78,7 +78,7 @@ fn keep_defaults(model: &mut Table, own: &Table, replacing: &Table) {
 }
 
 /// The models of a catalog, and its defaults.
-fn models_of(document: &Node, provenance: Provenance) -> (Vec<(String, Provenance, Table)>, Table) {
+fn models_of(document: &Node, provenance: Provenance) -> (Vec<Original>, Table) {
     let mut catalog = as_table(document);
     let models = match catalog.remove("models") {
         Some(Toml::Array(models)) => models,

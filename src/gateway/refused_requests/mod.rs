@@ -208,9 +208,10 @@ mod tests {
                 agent: None,
                 took_ms: 1,
             };
-            match keys.is_empty() {
-                true => requests.add(refused),
-                false => requests.add_with_keys(keys, refused),
+            if keys.is_empty() {
+                requests.add(refused);
+            } else {
+                requests.add_with_keys(keys, refused);
             }
         };
         add(Vec::new(), "acct_1");
