@@ -71,6 +71,7 @@ mod tests {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {

@@ -97,13 +97,17 @@ async fn periods_turn_under_load(store: TestStore) {
     }
     let paying = Arc::new(paying);
     let is_over = Arc::new(AtomicBool::new(false));
-    let refused = Arc::new(AtomicI64::new(0));
+    let (charged, refused) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
     let callers = (0..4).map(|_| {
-        let (paying, is_over, refused) = (paying.clone(), is_over.clone(), refused.clone());
+        let (paying, is_over) = (paying.clone(), is_over.clone());
+        let (charged, refused) = (charged.clone(), refused.clone());
         tokio::spawn(async move {
             while !is_over.load(Relaxed) {
                 match paying.hold(1_000, 1_000, 0).await {
-                    Ok(mut held) => drop(charge(&mut held, 1_000).await.unwrap()),
+                    Ok(mut held) => {
+                        charge(&mut held, 1_000).await.unwrap();
+                        charged.fetch_add(1, Relaxed);
+                    }
                     Err(HoldRefused::OverBudget(_)) => {
                         refused.fetch_add(1, Relaxed);
                         tokio::task::yield_now().await;
@@ -114,9 +118,14 @@ async fn periods_turn_under_load(store: TestStore) {
         })
     });
     let callers: Vec<_> = callers.collect();
-    // Six days in steps of 47 minutes.
+    // Six days in steps of 47 minutes, each with calls, however busy the machine is.
     for _ in 0..184 {
+        let tried = || charged.load(Relaxed) + refused.load(Relaxed);
+        let before = tried();
         tokio::time::sleep(Duration::from_millis(5)).await;
+        while tried() == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         paying.advance(47 * 60);
     }
     // The last day is used up too.
