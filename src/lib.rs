@@ -33,6 +33,8 @@ pub mod tools;
 
 pub mod config;
 
+pub mod telemetry;
+
 pub mod ledger;
 
 pub mod limits;

@@ -3,6 +3,7 @@
 
 use std::{
     borrow::Cow,
+    net::IpAddr,
     pin::Pin,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -24,8 +25,9 @@ use super::{
     departure::Departure,
     dialect::Dialect,
     layers,
-    refusal_limits::count_refusal,
+    refusal_limits::{client_address, count_refusal},
     refused::{self, Answered},
+    span::{Answer, RequestSpan},
 };
 use crate::{
     base::{
@@ -34,8 +36,9 @@ use crate::{
     },
     gateway::{Gateway, traffic::End},
     ledger::{CallId, Caller, Payer, ReplayKind},
-    metered::Ending,
+    metered::{Ending, Facts},
     net::http1::REQUEST_ID,
+    telemetry::Trace,
     wire::{
         agent::Agent,
         chat::Usage,
@@ -65,6 +68,12 @@ struct Fields {
     problem: Option<String>,
     /// The key of the authenticated caller.
     payer: Option<Arc<Payer>>,
+    /// The visible beginning of that key.
+    key_prefix: Option<String>,
+    /// Whether the response is a stream.
+    streams: Option<bool>,
+    facts: Facts,
+    trace: Option<Arc<Trace>>,
     /// The keys that were presented and are not valid.
     invalid_keys: Vec<KeyDigest>,
     /// Whether a call was admitted for it, which has failed since.
@@ -95,6 +104,24 @@ impl RequestLog {
         }
         fields.payer = Some(caller.payer.clone());
         fields.credits = Credits::Seen(caller.credits_expire_at);
+    }
+
+    /// Sets the visible beginning of the caller's key.
+    pub(super) fn key_prefix(&self, prefix: &str) {
+        self.fields().key_prefix = Some(prefix.to_owned());
+    }
+
+    pub(crate) fn streams(&self, streams: bool) {
+        self.fields().streams = Some(streams);
+    }
+
+    pub(crate) fn facts(&self, facts: Facts) {
+        self.fields().facts = facts;
+    }
+
+    /// The trace that the request belongs to.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        self.fields().trace.clone()
     }
 
     /// Adds a key for which no caller was found. It may have been valid before.
@@ -183,8 +210,14 @@ impl RequestLog {
     /// Sets how a stream ended.
     pub(crate) fn ended(&self, ending: Ending) {
         match ending {
-            Ending::Finished { usage } => self.fields().usage = usage,
-            Ending::Interrupted { cause } => self.fields().problem = Some(cause),
+            Ending::Finished { usage, facts } => {
+                let mut fields = self.fields();
+                (fields.usage, fields.facts) = (usage, facts);
+            }
+            Ending::Interrupted { cause, facts } => {
+                let mut fields = self.fields();
+                (fields.problem, fields.facts) = (Some(cause), facts);
+            }
         }
     }
 
@@ -237,7 +270,11 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
         Ok(id) => loggable(id),
         Err(_) => loggable(&String::from_utf8_lossy(id.as_bytes())),
     };
+    let span = RequestSpan::begin(gateway, &request, route.as_ref());
+    log.fields().trace = span.as_ref().map(RequestSpan::trace);
     let mut line = Line {
+        span,
+        client: client_address(&request, source),
         gateway: gateway.clone(),
         method: request.method().clone(),
         path: path(&request, route.as_ref()),
@@ -251,6 +288,9 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
     let mut response = layers::handle(gateway, request, source, handler).await;
     if let Some(ErrorLabel(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
+        if let Some(span) = &mut line.span {
+            span.error_code(&code);
+        }
         // Without an account it was counted when it was refused.
         if let Some(account_id) = &line.log.fields().account_id
             && line.is_api_request()
@@ -328,7 +368,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Matched(path) => path.as_str(),
             Self::Known(path) => path,
@@ -349,6 +389,8 @@ struct Line {
     complete: bool,
     log: RequestLog,
     started: Instant,
+    client: Option<IpAddr>,
+    span: Option<RequestSpan>,
 }
 
 impl Line {
@@ -406,6 +448,17 @@ impl Drop for Line {
             self.gateway.traffic.ended(end);
         }
         let left = (!self.complete).then_some("the client left before the end");
+        if let Some(span) = self.span.take() {
+            span.end(Answer {
+                status: self.status,
+                client: self.client,
+                request_id: &fields.request_id,
+                account_id: fields.account_id.as_deref(),
+                key_prefix: fields.key_prefix.as_deref(),
+                model: fields.model.as_deref(),
+                problem: fields.problem.as_deref().or(left),
+            });
+        }
         tracing::info!(
             target: "tollgate::request",
             request_id = fields.request_id,
@@ -413,10 +466,16 @@ impl Drop for Line {
             path = &*self.path,
             status = self.status,
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            client = self.client.map(tracing::field::display),
             account.id = fields.account_id,
+            key.prefix = fields.key_prefix,
             model = fields.model,
+            stream = fields.streams,
+            upstream = fields.facts.upstream.as_deref(),
+            first_byte_ms = fields.facts.first_byte_ms,
             tokens.r#in = fields.usage.map(|usage| usage.prompt),
             tokens.out = fields.usage.map(|usage| usage.completion),
+            cost = fields.facts.cost.map(tracing::field::display),
             replay = fields.replay.map(|(kind, _)| kind.as_str()),
             replay.call = fields.replay.map(|(_, call)| tracing::field::display(call)),
             problem = fields.problem.as_deref().or(left),

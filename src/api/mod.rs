@@ -18,6 +18,7 @@ mod proxies;
 pub mod public;
 mod refusal_limits;
 mod refused;
+mod span;
 
 pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
 pub(crate) use body::read_body;

@@ -18,7 +18,7 @@ use super::{
     extract::{Peer, presented_key, presented_keys, require_caller},
 };
 use crate::{
-    base::keys::KeyDigest,
+    base::keys::ApiKey,
     gateway::Gateway,
     ledger::Caller,
     wire::error::{GatewayError, REFUSALS_EXCEEDED},
@@ -46,7 +46,7 @@ pub(crate) async fn find_caller(
 ) -> Result<Caller, GatewayError> {
     let found = match dialect {
         Dialect::OpenAi => match presented_key(headers) {
-            Ok(key) => look_up(gateway, key.digest(), &client, log, fresh).await,
+            Ok(key) => look_up(gateway, &key, &client, log, fresh).await,
             Err(error) => Err(error),
         },
         // Boxed, so that the other requests reserve no memory for it.
@@ -70,7 +70,7 @@ async fn find_by_any(
 ) -> Result<Caller, GatewayError> {
     let mut found = Err(GatewayError::InvalidKey);
     for key in presented_keys(headers)? {
-        found = look_up(gateway, key.digest(), &client, log, fresh).await;
+        found = look_up(gateway, &key, &client, log, fresh).await;
         if !matches!(found, Err(GatewayError::InvalidKey)) {
             break;
         }
@@ -80,12 +80,12 @@ async fn find_by_any(
 
 async fn look_up(
     gateway: &Gateway,
-    digest: KeyDigest,
+    key: &ApiKey,
     client: impl Fn() -> Option<IpAddr>,
     log: Option<&RequestLog>,
     fresh: bool,
 ) -> Result<Caller, GatewayError> {
-    let ledger = &gateway.ledger;
+    let (ledger, digest) = (&gateway.ledger, key.digest());
     if let Some(seconds) = gateway.refusals.address_wait(client)
         && !ledger.has_in_memory(digest)
     {
@@ -96,8 +96,10 @@ async fn look_up(
     } else {
         ledger.caller(digest).await
     });
-    if let (Err(GatewayError::InvalidKey), Some(log)) = (&caller, log) {
-        log.invalid_key(digest);
+    match (&caller, log) {
+        (Ok(_), Some(log)) => log.key_prefix(key.visible_prefix()),
+        (Err(GatewayError::InvalidKey), Some(log)) => log.invalid_key(digest),
+        _ => {}
     }
     caller
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     demo::{DEMO_EMAIL, Demo},
+    logging,
     output::OutputOption,
     serve::{StopSignals, until_stopped},
 };
@@ -23,15 +24,16 @@ use crate::{
         rate::Ceilings,
     },
     catalog::{Aliases, Catalog},
-    cli::telemetry,
     config::{
         Alerts, BodyMemoryLimits, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat,
         MAX_ABANDONED, Offer, Operator, Overload, PaymentProvider, Payments, Portal, Provider,
         RefusalLimits, Retries, Routing, Server, Store, StoreLocation, Tools,
         changes::{Base, Revision},
+        telemetry,
     },
     ledger::MAX_KEYS,
     server::{self, Running, StartError},
+    telemetry::Settings,
 };
 
 /// The names of models that coding agents ask for by default: Claude Code, then Codex and goose.
@@ -64,9 +66,13 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
         format: LogFormat::Pretty,
         ..Log::default()
     };
-    telemetry::start(&log);
+    logging::start(&log);
     let signals = StopSignals::listen()?;
-    let config = config(&options, token.clone(), log);
+    let (telemetry, mistakes) = telemetry::telemetry(&std::env::vars().collect());
+    if let Some(mistake) = mistakes.first() {
+        return Err(format!("{} {}", mistake.name, mistake.message));
+    }
+    let config = config(&options, token.clone(), log, telemetry);
     let running = server::start(config)
         .await
         .map_err(|error| explain(&error))?;
@@ -81,7 +87,7 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
     until_stopped(running, signals).await
 }
 
-fn config(options: &Options, token: Secret, log: Log) -> Config {
+fn config(options: &Options, token: Secret, log: Log, telemetry: Option<Settings>) -> Config {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let base = Base::of_text("tollgate dev", &file(), &token);
     Config {
@@ -143,6 +149,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         catalog: catalog(),
         catalog_file: None,
         log,
+        telemetry,
         base: Arc::new(base),
         revision: Revision::default(),
     }

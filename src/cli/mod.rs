@@ -17,6 +17,7 @@ mod dev;
 mod export;
 mod import;
 mod init;
+mod logging;
 mod margin;
 mod new_file;
 mod operator;
@@ -27,7 +28,6 @@ mod router_calibrate;
 mod serve;
 mod shell;
 mod store_option;
-mod telemetry;
 
 use config_commands::ConfigCommand;
 use operator::{

@@ -5,14 +5,14 @@ use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cli::telemetry,
+    cli::logging,
     server::{self, ConfigFiles, Running},
 };
 
 pub(crate) async fn run(file: &Path) -> Result<(), String> {
     let mut files = ConfigFiles::new(file);
     let config = files.load()?;
-    telemetry::start(&config.log);
+    logging::start(&config.log);
     let signals = StopSignals::listen()?;
     let running = server::start(config)
         .await

@@ -34,6 +34,7 @@ mod proxies;
 mod quirks;
 mod read;
 mod retries;
+pub(crate) mod telemetry;
 mod tools;
 mod upstreams;
 mod values;
@@ -119,6 +120,8 @@ pub struct Config {
     /// The catalog file, if one is configured beside or instead of the built-in catalog.
     pub catalog_file: Option<PathBuf>,
     pub log: Log,
+    /// Where traces and metrics are sent; `None`: nowhere.
+    pub telemetry: Option<crate::telemetry::Settings>,
     /// What the file and the environment say, without the changes of the console.
     pub(crate) base: Arc<changes::Base>,
     /// The changes of the console in it.

@@ -24,6 +24,7 @@ use super::{
     portal_money::{seller, starter_credit},
     proxies::trusted_proxies,
     retries::retries,
+    telemetry::telemetry,
     tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, list, seconds, secret, store_url},
@@ -59,6 +60,10 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
+        let (telemetry, mistakes) = telemetry(environment);
+        for mistake in mistakes {
+            root.mistake(&mistake.name, mistake.message);
+        }
         let tools = tools(root.section("tools"), environment);
         let portal = portal(root.section("portal"), environment);
         let has_mail = root.contains("mail");
@@ -118,6 +123,7 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
             catalog: catalog.with_aliases(aliases),
             catalog_file,
             log,
+            telemetry,
             base: Arc::new(Base::default()),
             revision: Revision::default(),
         }

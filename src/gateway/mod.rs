@@ -5,7 +5,7 @@
 //! action that has begun runs to its end even if its client disconnects. Emails, metrics and alerts never fail a
 //! request.
 //!
-//! Uses backoffice, upstream, prompt, tools, config, ledger, limits, conversations, net, wire, routing, catalog and
+//! Uses backoffice, upstream, prompt, tools, config, telemetry, ledger, limits, conversations, net, wire, routing, catalog and
 //! base. The rooms metered, api, portal, server and cli use it.
 
 use std::sync::{Arc, OnceLock};
@@ -27,6 +27,7 @@ use crate::{
     limits::Limiter,
     net::{body_memory::BodyMemory, lag::Lag, offload::Offload, shutdown::Shutdown},
     routing::{Knowledge, Sessions},
+    telemetry::Telemetry,
     tools::Toolbox,
     upstream::Deployments,
 };
@@ -97,6 +98,8 @@ pub struct Gateway {
     /// How late the tasks of each serving thread run; set when the server has started.
     pub(crate) lags: OnceLock<Vec<Lag>>,
     pub metrics: Metrics,
+    /// Sends traces and metrics to the operator's collector; `None` unless it is configured.
+    pub(crate) telemetry: Option<Arc<Telemetry>>,
     /// Requests and charges of the last minutes, for each second.
     pub traffic: Traffic,
     /// What the calls of the last minutes were.
@@ -195,11 +198,17 @@ pub struct Links {
 impl Gateway {
     /// `origin` is the URL of the public listener, used unless `server.public_url` is set.
     pub(crate) fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
+        let telemetry = config.telemetry.clone().map(Telemetry::new).transpose()?;
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             conversations: stores.conversations,
             backoffice: stores.backoffice,
-            metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
+            metrics: Metrics::new(
+                stores.ledger.health(),
+                stores.limiter.clock_jumps(),
+                telemetry.as_deref(),
+            ),
+            telemetry,
             traffic: Traffic::default(),
             breakdown: Breakdown::default(),
             ledger: stores.ledger,

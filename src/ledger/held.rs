@@ -167,7 +167,6 @@ impl Held {
     }
 
     /// The held amount in nano-dollars.
-    #[cfg(test)]
     pub(crate) fn amount(&self) -> i64 {
         self.call.as_ref().map_or(0, |call| call.held.nanos())
     }
@@ -181,9 +180,17 @@ impl Held {
 
     /// The deployment of the last attempt.
     pub(crate) fn upstream(&self) -> &str {
-        let call = self.call.as_ref();
-        call.and_then(|call| call.upstream.as_deref())
-            .unwrap_or_default()
+        self.deployment().map_or("", |upstream| upstream)
+    }
+
+    pub(crate) fn deployment(&self) -> Option<&Arc<str>> {
+        self.call.as_ref()?.upstream.as_ref()
+    }
+
+    /// Milliseconds from the admission to the provider's first byte.
+    pub(crate) fn first_byte_after(&self) -> Option<u64> {
+        let call = self.call.as_ref()?;
+        u64::try_from(call.first_byte_ms? - call.admitted_ms).ok()
     }
 
     /// Records that another model than planned serves the call.

@@ -10,9 +10,10 @@ use std::{
 };
 
 use super::{
-    NotStarted,
+    Facts, NotStarted,
     failure::Failure,
     need::{self, Need},
+    spans::{self, Admission, Spans},
     tool_loop::milliseconds,
     windows::Windows,
 };
@@ -51,6 +52,7 @@ pub(crate) struct Admitted {
     reserved: u64,
     /// The tokens of the steps before, which are settled in the window already.
     counted: u64,
+    pub spans: Spans,
 }
 
 /// Reserves the window, then places the hold: both or neither.
@@ -126,12 +128,18 @@ pub(crate) async fn admit(
         input,
         reserved: need.tokens,
         counted: 0,
+        spans: Spans::of(call),
     })
 }
 
 impl Admitted {
     pub(crate) fn id(&self) -> CallId {
         self.hold.id()
+    }
+
+    /// Ends the span of the admission.
+    pub(crate) fn describe(&self, span: Admission) {
+        span.placed(&self.hold, self.reserved);
     }
 
     /// Sets the response to store with the charge of a call with an idempotency key; `None` if it is too long.
@@ -268,6 +276,15 @@ impl Admitted {
         self.hold.failed_attempt(attempt);
     }
 
+    /// What a log line says of the call.
+    pub(crate) fn facts(&self, bill: Option<Bill>) -> Facts {
+        Facts {
+            upstream: self.hold.deployment().cloned(),
+            cost: bill.map(|bill| bill.cost),
+            first_byte_ms: self.hold.first_byte_after(),
+        }
+    }
+
     /// Records the time of the provider's first byte.
     pub(crate) fn first_byte(&mut self) {
         self.hold.first_byte();
@@ -285,10 +302,12 @@ impl Admitted {
     ) -> Result<(), GatewayError> {
         tokio::pin!(timeout);
         let mut is_logged = false;
+        let mut span = self.spans.charge();
         loop {
             match self.hold.charge(usage, outcome).await {
                 Ok(call) => {
                     failpoint::reached("charged");
+                    spans::charged(span, &call);
                     self.reservation
                         .settle(usage.total().saturating_sub(self.counted));
                     self.gateway.metrics.ended(&call);
@@ -302,6 +321,9 @@ impl Admitted {
                 // The client sent its request again meanwhile, and has paid for that.
                 Err(LedgerError::KeySpent) => return Err(KeyTaken::InProgress.into()),
                 Err(error) if !is_logged => {
+                    if let Some(span) = &mut span {
+                        span.fail("store_unavailable", &error.to_string());
+                    }
                     tracing::error!(%error, call = self.hold.id().0, "writing a charge failed; retrying every 100 ms");
                     is_logged = true;
                 }
@@ -359,6 +381,7 @@ impl Admitted {
     }
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
+        self.spans.released(outcome, failure.as_deref());
         self.reservation.settle(tokens);
         self.hold.set_reservations(self.reservation.reservations());
         if let Some(call) = self.hold.release(outcome, failure) {

@@ -32,6 +32,7 @@ pub(crate) async fn for_answer(
     answer.usage = answer
         .usage
         .map(|reported| admitted.billable(call, reported));
+    admitted.spans.answered(&answer);
     Ok(answer)
 }
 
@@ -89,6 +90,7 @@ async fn best_of<Q: Question>(
                         continue;
                     }
                 }
+                admitted.spans.first_byte(call);
                 attempts.answered(attempt);
                 if let Some(poor) = poor {
                     admitted.add_discarded(&poor.deployment, question.usage(&poor.answer));

@@ -75,6 +75,7 @@ impl<'a> Attempts<'a> {
             attempt.ok_or_else(|| UpstreamError::Connect("no deployment is left to try".into()))?;
         self.made += 1;
         admitted.set_deployment(&attempt.deployment);
+        admitted.spans.begin(call, &attempt.deployment);
         Ok(attempt)
     }
 
@@ -132,6 +133,7 @@ impl<'a> Attempts<'a> {
 
     fn record(&self, attempt: &RunningAttempt, error: &UpstreamError, admitted: &mut Admitted) {
         let name = &attempt.deployment.name;
+        admitted.spans.failed(error);
         self.gateway.metrics.attempted(name, error.kind());
         if let Some(status) = error.status().filter(|_| error.is_operators_fault()) {
             self.gateway.alerts.refused(name, status);

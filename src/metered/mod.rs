@@ -25,6 +25,7 @@ mod form;
 mod need;
 mod recorder;
 mod source;
+mod spans;
 mod stream;
 mod stream_output;
 mod tool_loop;
@@ -32,6 +33,7 @@ mod whole;
 mod windows;
 
 use crate::{
+    base::money::NanoUsd,
     catalog::Model,
     gateway::{Gateway, Overloaded, Permit, retries::RecordedCall},
     ledger::Caller,
@@ -43,6 +45,7 @@ use self::{
     admit::{Admitted, Settled, admit},
     client::{Client, ClientWatch},
     detach::Detachable,
+    spans::Admission,
 };
 
 pub(crate) use could_start::could_start;
@@ -58,6 +61,7 @@ pub(crate) enum Reply {
     Whole {
         body: Vec<u8>,
         usage: Option<Usage>,
+        facts: Facts,
     },
     /// Frames, sent by the task that relays the provider's stream (`stream.rs`).
     Stream(mpsc::Receiver<Frame>),
@@ -73,8 +77,18 @@ pub(crate) enum Frame {
 /// How a streamed response ended, for its log line.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    Finished { usage: Option<Usage> },
-    Interrupted { cause: String },
+    Finished { usage: Option<Usage>, facts: Facts },
+    Interrupted { cause: String, facts: Facts },
+}
+
+/// What a log line says of a call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The provider that answered, by its name in the configuration.
+    pub upstream: Option<Arc<str>>,
+    pub cost: Option<NanoUsd>,
+    /// From the admission to the provider's first byte.
+    pub first_byte_ms: Option<u64>,
 }
 
 /// A response that has started.
@@ -161,7 +175,15 @@ async fn run(
         return Err(overloaded());
     }
     let idempotency = recorded.as_ref().and_then(|call| call.idempotency());
-    let admitted = admit(gateway, &caller, &request_id, &call, idempotency).await?;
+    let span = Admission::begin(&call);
+    let admitted = match admit(gateway, &caller, &request_id, &call, idempotency).await {
+        Ok(admitted) => admitted,
+        Err(refused) => {
+            span.refused(&refused);
+            return Err(refused);
+        }
+    };
+    admitted.describe(span);
     if let Some(recorded) = &recorded {
         recorded.admitted(admitted.id());
     }

@@ -109,6 +109,7 @@ impl Source {
     ) -> Result<Option<Part>, Failure> {
         loop {
             if let Some(part) = self.ready.pop_front() {
+                means.admitted.spans.part(&part);
                 return Ok(Some(part));
             }
             let Some(live) = &mut self.live else {
@@ -118,6 +119,9 @@ impl Source {
                 return Err(error.into());
             }
             let part = live.time_left.of(live.parts.next()).await?.transpose()?;
+            if let Some(part) = &part {
+                means.admitted.spans.part(part);
+            }
             let Some(collected) = &mut live.collected else {
                 return Ok(part);
             };
@@ -242,7 +246,9 @@ fn enough(call: &ChatCall) -> usize {
 /// The answer of one step, with the usage that is billed.
 fn assembled(collected: StreamNormalizer<Assembled>, means: &mut CallParts<'_>) -> Answer {
     let usage = means.billable(collected.usage());
-    collected.into_writer().into_answer(usage)
+    let answer = collected.into_writer().into_answer(usage);
+    means.admitted.spans.answered(&answer);
+    answer
 }
 
 /// The part, if it is relayed at once: text is.

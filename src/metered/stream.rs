@@ -126,8 +126,11 @@ impl Relay {
             let usage = self
                 .source
                 .billable(&mut parts, self.output.normalizer.usage());
+            let reasons = || self.output.normalizer.finish_reasons();
+            self.admitted.spans.streamed(reasons, usage);
             let bill = usage.map(|usage| self.admitted.bill(usage));
             self.output.normalizer.bill(bill);
+            self.output.facts = self.admitted.facts(bill);
             Ok(outcome)
         });
         let Self {
@@ -144,6 +147,7 @@ impl Relay {
             }
             Err(failure) => {
                 let cause = failure.cause();
+                output.facts = admitted.facts(None);
                 let event = failure.interruption();
                 let event = event.with_request_url(admitted.request_url());
                 admitted.release_failed(&failure, failure.outcome_midway());
@@ -214,6 +218,7 @@ async fn settle(
         // A charge that would not survive the process: the stream ends with an error, and costs nothing.
         Err(error) => {
             let cause = error.to_string();
+            output.facts.cost = None;
             let event = error.event().with_request_url(admitted.request_url());
             admitted.release(Outcome::NotCharged, Some(cause.clone()));
             output.unstore(gateway).await;

@@ -5,7 +5,9 @@ use std::{future::poll_fn, pin::Pin, sync::Arc, task::Context, time::Duration};
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{Admitted, Ending, FRAMES_IN_FLIGHT, Form, Frame, form::Storing, recorder::Recorder};
+use super::{
+    Admitted, Ending, FRAMES_IN_FLIGHT, Facts, Form, Frame, form::Storing, recorder::Recorder,
+};
 use crate::{
     gateway::{Gateway, retries::RecordedCall},
     net::silence::Silence,
@@ -31,6 +33,8 @@ pub(crate) struct Output {
     /// For clients that need events while the provider is silent.
     silence: Option<Silence>,
     pub recorder: Recorder,
+    /// What the log line says of the call, once it is known.
+    pub facts: Facts,
     /// How many of the frames that are ready are recorded.
     recorded: usize,
     /// The last frames are written, and the response is stored if it is to be stored.
@@ -77,6 +81,7 @@ impl Output {
             frames,
             silence: keeps_alive.then(|| Silence::new(KEEP_ALIVE)),
             recorder,
+            facts: Facts::default(),
             recorded: 0,
             is_closed: false,
         }
@@ -119,7 +124,8 @@ impl Output {
         self.recorder.complete();
         self.send_ready().await;
         let usage = self.normalizer.billed().map(|bill| bill.usage);
-        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
+        let facts = std::mem::take(&mut self.facts);
+        send(&self.frames, Frame::End(Ending::Finished { usage, facts })).await;
     }
 
     /// Ends the stream with an error event.
@@ -128,7 +134,9 @@ impl Output {
         self.record_ready();
         self.recorder.failed();
         self.send_ready().await;
-        send(&self.frames, Frame::End(Ending::Interrupted { cause })).await;
+        let facts = std::mem::take(&mut self.facts);
+        let ending = Ending::Interrupted { cause, facts };
+        send(&self.frames, Frame::End(ending)).await;
     }
 
     /// Records the frames that are ready; repeating it records no frame twice.

@@ -123,6 +123,7 @@ impl Steps {
             let name = &tool_call.function.name;
             let arguments = tool_call.function.arguments.decode();
             let began = Instant::now();
+            let mut span = admitted.spans.tool(toolbox.label(name), &tool_call);
             let ran = if self.tool_time + started.elapsed() < TOOL_TIME {
                 toolbox.run(name, &arguments).await
             } else {
@@ -131,12 +132,12 @@ impl Steps {
                     outcome: ToolOutcome::TimedOut,
                 }
             };
-            let name = if toolbox.offers(name) {
-                name
-            } else {
-                "(unknown)" // made up by the model, so it must not become a label
-            };
+            let name = toolbox.label(name);
             let outcome = ran.outcome.as_str();
+            if let Some(span) = span.as_mut().filter(|_| ran.outcome != ToolOutcome::Done) {
+                span.fail(outcome, &ran.text);
+            }
+            drop(span);
             gateway.metrics.ran_tool(name, outcome);
             admitted.add_step(Step::Tool {
                 name: name.to_owned(),

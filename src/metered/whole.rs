@@ -52,6 +52,7 @@ pub(crate) async fn whole(
     gateway.record_hybrid_choice(&call.route);
     failpoint::reached("answered");
     let bill = answer.usage.map(|usage| admitted.bill(usage));
+    let facts = admitted.facts(bill);
     let keyed = recorded.as_ref().filter(|call| call.is_keyed());
     let body = if let Some(keyed) = keyed {
         // Boxed, so that calls without a key reserve no memory for it.
@@ -82,6 +83,7 @@ pub(crate) async fn whole(
         reply: Reply::Whole {
             body,
             usage: answer.usage,
+            facts,
         },
         routed,
         credits_expire_at,

@@ -24,6 +24,7 @@ use crate::{
     catalog::Model,
     net::body_memory::BodyReservation,
     routing::{Cap, Chosen, Reason},
+    telemetry::Trace,
     tools::Toolbox,
     wire::{
         agent::Agent,
@@ -64,6 +65,8 @@ pub(crate) struct ChatCall {
     pub include_usage: bool,
     /// The coding agent that sent the request, for the record of the call. Providers do not see it.
     pub agent: Option<Arc<Agent>>,
+    /// The trace that the request belongs to; `None` if traces are sent nowhere.
+    pub trace: Option<Arc<Trace>>,
     /// The request as the caller sent it, if a provider of the caller's API may serve it.
     pub native: Option<Arc<NativeRequest>>,
     /// The tokens of a large call, counted in advance: see [`Self::count_in_advance`].
@@ -141,6 +144,7 @@ pub(crate) fn prepare(
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
         agent: None,
+        trace: None,
         native: None,
         counted: None,
         body_memory: None,
@@ -269,6 +273,7 @@ impl ChatCall {
             stream: _,
             include_usage: _,
             agent: _, // not sent to providers
+            trace: _, // sent in a header
             native,
             counted: _,
             body_memory: _,

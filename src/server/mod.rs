@@ -134,6 +134,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway
         .background
         .spawn(jobs::top_ups::run(gateway.clone()));
+    if let Some(telemetry) = gateway.telemetry.clone() {
+        // It ends when the gateway has stopped, with the last spans.
+        tokio::spawn(telemetry.run());
+    }
+    gateway
+        .background
+        .spawn(jobs::telemetry::run(gateway.clone()));
     let name = jobs::configuration::name(public_address);
     gateway
         .background
@@ -220,6 +227,7 @@ impl Running {
                 tracing::warn!("the last refused requests could not be written in {LAST_WRITE:?}");
             }
         }
+        jobs::telemetry::close(&self.gateway).await;
         self.gateway.ledger.close().await;
         // A thread that hangs must not delay the end of the process.
         let ended = tokio::task::spawn_blocking(move || drop(self.lanes));

@@ -141,9 +141,14 @@ impl Toolbox {
         self.sources.probe(self.timeout).await
     }
 
-    pub(crate) fn offers(&self, name: &str) -> bool {
+    fn offers(&self, name: &str) -> bool {
         let mut definitions = self.definitions.iter();
         definitions.any(|tool| tool.function.name == name)
+    }
+
+    /// The name of a tool in metrics and records. Another name was made up by a model, so it must not be in them.
+    pub(crate) fn label<'a>(&self, name: &'a str) -> &'a str {
+        if self.offers(name) { name } else { "(unknown)" }
     }
 
     // The span starts here and not in `run`, because here the name is one of ours and not arbitrary text of a model.

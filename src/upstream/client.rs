@@ -4,6 +4,7 @@
 //! than 200 carries the provider's reason, redacted for callers.
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -139,7 +140,8 @@ impl Client {
         call: &ChatCall,
         model: &str,
     ) -> Result<Response, UpstreamError> {
-        let response = self.send("POST", path, &body, &self.default_lines).await?;
+        let lines = with_trace(&self.default_lines, call);
+        let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
             return Ok(response);
         }
@@ -156,7 +158,8 @@ impl Client {
         call: &ChatCall,
         model: &str,
     ) -> Result<Response, UpstreamError> {
-        let response = self.send("POST", path, &body, lines).await?;
+        let lines = with_trace(lines, call);
+        let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
             return Ok(response);
         }
@@ -383,6 +386,14 @@ impl Response {
 impl Drop for Response {
     fn drop(&mut self) {
         self.release_connection();
+    }
+}
+
+/// Header lines by which the provider's own spans continue the call's trace.
+fn with_trace<'a>(lines: &'a str, call: &ChatCall) -> Cow<'a, str> {
+    match &call.trace {
+        Some(trace) => Cow::Owned(lines.to_owned() + &trace.head_lines()),
+        None => Cow::Borrowed(lines),
     }
 }
 

@@ -68,6 +68,12 @@ impl<W: StreamWriter> StreamNormalizer<W> {
         self.usage
     }
 
+    /// The finish reasons of the choices, as far as they have one.
+    pub(crate) fn finish_reasons(&self) -> Vec<&'static str> {
+        let reasons = self.choices.iter().filter_map(|choice| choice.finish);
+        reasons.map(FinishReason::as_str).collect()
+    }
+
     pub(crate) fn writer(&mut self) -> &mut W {
         &mut self.writer
     }

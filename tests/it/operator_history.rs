@@ -245,15 +245,44 @@ async fn calls_are_added_up_by_account_model_and_day() {
 
 async fn scrape(gateway: &TestGateway) -> String {
     let url = format!("http://{}/metrics", gateway.operator);
-    let request = gateway.client.get(url).bearer_auth(OPERATOR_TOKEN);
-    let response = request.send().await.unwrap();
-    assert_eq!(response.status(), 200);
-    let format = response.headers()["content-type"].to_str().unwrap();
+    let mut texts = Vec::new();
+    for (accept, expected) in [
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    ] {
+        let request = gateway.client.get(&url).bearer_auth(OPERATOR_TOKEN);
+        let response = request.header("accept", accept).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], expected);
+        texts.push(response.text().await.unwrap());
+    }
     assert!(
-        format.starts_with("application/openmetrics-text"),
-        "{format}"
+        texts[0].ends_with("# EOF\n") && texts[0].contains("# TYPE tollgate_requests counter\n")
     );
-    response.text().await.unwrap()
+    assert!(
+        !texts[1].contains("# EOF")
+            && texts[1].contains("# TYPE tollgate_requests_total counter\n")
+    );
+    for process in [
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_start_time_seconds",
+    ] {
+        let mut lines = texts[1].lines();
+        let number = lines.find_map(|line| line.strip_prefix(process)?.trim().parse::<f64>().ok());
+        assert!(
+            number.is_some_and(|number| number > 0.0),
+            "{process}: {number:?}"
+        );
+    }
+    assert!(texts[1].contains(concat!(
+        "tollgate_build_info{version=\"",
+        env!("CARGO_PKG_VERSION")
+    )));
+    texts.pop().unwrap()
 }
 
 #[tokio::test]

@@ -175,6 +175,30 @@ async fn a_session_logs_one_line_per_request_and_no_secret_or_body() {
         let account = made.account.then_some(account_id.as_str());
         assert_eq!(line["account.id"].as_str(), account, "{line}");
         assert_eq!(line["model"].as_str(), made.model, "{line}");
+        if line["path"].as_str().unwrap().starts_with("/v1/") {
+            assert_eq!(line["client"], "127.0.0.1", "{line}");
+        }
+        if let Some(prefix) = line["key.prefix"].as_str() {
+            assert!(
+                made.account && keys.iter().any(|key| key[..12] == *prefix),
+                "{line}"
+            );
+        }
+    }
+    let answered: Vec<_> = lines
+        .iter()
+        .filter(|line| line["cost"].is_string())
+        .collect();
+    assert!(
+        answered.iter().any(|line| line["stream"] == true)
+            && answered.iter().any(|line| line["stream"] == false)
+    );
+    for line in answered {
+        assert_eq!(line["upstream"], "fake", "{line}");
+        assert!(
+            line["first_byte_ms"].is_u64() && line["key.prefix"].is_string(),
+            "{line}"
+        );
     }
     let secrets = [TOKEN, PROVIDER_KEY, QUESTION, ANSWER];
     for secret in secrets.into_iter().chain(keys.iter().map(String::as_str)) {

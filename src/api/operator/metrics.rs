@@ -1,42 +1,32 @@
-//! `GET /metrics`: all metrics, for Prometheus.
+//! `GET /metrics`: all metrics, for Prometheus and what understands its format.
 
 use std::sync::Arc;
 
 use axum::{
     extract::State,
-    http::header,
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
 
-use crate::{
-    gateway::{Gateway, metrics::Snapshot},
-    net::lag::Lag,
-};
+use crate::gateway::{Gateway, metrics::Snapshot};
 
-const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text";
 
-pub(crate) async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
-    let (holds, held) = gateway.ledger.all_held();
-    let lags = gateway.lags.get().into_iter().flatten().map(Lag::get);
-    let now = Snapshot {
-        holds,
-        held_nanos: held.nanos(),
-        abandoned: gateway.abandoned.total(),
-        body_memory: (gateway.body_memory.reserved(), gateway.body_memory.limit()),
-        recorded: gateway.retries.recorded_bytes(),
-        blocked: gateway.refusals.waiting(),
-        spooled: gateway.spool.waiting().0,
-        admissions: (gateway.admissions.as_ref()).map_or((0, 0), |all| all.counts()),
-        lag: lags.max().unwrap_or_default(),
-        violations: gateway.ledger.violations(),
-        limits_ready: gateway.limiter.is_ready(),
-        alerts: gateway.alerts.open_counts(),
-        used_up_budgets: gateway.alerts.used_up_budgets(),
-        config: (
-            gateway.routes_now().revision.number,
-            gateway.configuration.problem().is_some(),
-        ),
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let is_open = |accept: &HeaderValue| {
+        accept
+            .to_str()
+            .is_ok_and(|accept| accept.contains(OPEN_METRICS))
     };
-    let text = gateway.metrics.text(gateway.ledger.health(), &now);
-    ([(header::CONTENT_TYPE, FORMAT)], text).into_response()
+    let open_metrics = accepted.into_iter().any(is_open);
+    let now = Snapshot::of(&gateway);
+    let text = (gateway.metrics).text(gateway.ledger.health(), &now, open_metrics);
+    let format = if open_metrics {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; version=0.0.4; charset=utf-8"
+    };
+    let headers = [(header::CONTENT_TYPE, format), (header::VARY, "accept")];
+    (headers, text).into_response()
 }

@@ -168,7 +168,8 @@ pub(crate) async fn respond(
     form: Form,
     recorded: Option<Arc<RecordedCall>>,
 ) -> Result<Response, NotStarted> {
-    call.agent = log.agent();
+    (call.agent, call.trace) = (log.agent(), log.trace());
+    log.streams(call.stream);
     // §8 The billed part.
     let style = form.stream_style();
     let started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await;
@@ -179,7 +180,8 @@ pub(crate) async fn respond(
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The response, as one body or as a stream.
     let mut response = match started.reply {
-        Reply::Whole { body, usage } => {
+        Reply::Whole { body, usage, facts } => {
+            log.facts(facts);
             if let Some(usage) = usage {
                 log.usage(usage);
             }

@@ -28,7 +28,7 @@ use crate::{
         retries::{Begin, Begun, More, RecordedCall, Recording, Reservation},
     },
     ledger::{CallId, Caller, IdempotencyKey, IdempotentResponse, ReplayKind, RequestHash},
-    metered::{Ending, Frame as StreamFrame},
+    metered::{Ending, Facts, Frame as StreamFrame},
     wire::{error::GatewayError, stream_style::StreamStyle},
 };
 
@@ -409,7 +409,10 @@ async fn relay(
         let mut bytes = match more {
             More::Bytes(bytes) => bytes,
             More::End => {
-                let ending = Ending::Finished { usage: None };
+                let ending = Ending::Finished {
+                    usage: None,
+                    facts: Facts::default(),
+                };
                 let _ = frames.send(StreamFrame::End(ending)).await;
                 return;
             }
@@ -422,7 +425,10 @@ async fn relay(
                 let _ = frames.send(StreamFrame::Data(events)).await;
                 let cause = error.to_string();
                 let _ = frames
-                    .send(StreamFrame::End(Ending::Interrupted { cause }))
+                    .send(StreamFrame::End(Ending::Interrupted {
+                        cause,
+                        facts: Facts::default(),
+                    }))
                     .await;
                 return;
             }

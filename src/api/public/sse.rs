@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::{
     api::access_log::RequestLog,
     gateway::RequestPages,
-    metered::{Ending, Frame},
+    metered::{Ending, Facts, Frame},
     net::silence::Silence,
     wire::{error::GatewayError, stream_style::StreamStyle},
 };
@@ -102,7 +102,8 @@ impl HttpBody for FrameBody {
             // The task ended without an `End` frame: it panicked.
             None => {
                 let cause = "the task of the call died".to_owned();
-                self.log.ended(Ending::Interrupted { cause });
+                let facts = Facts::default();
+                self.log.ended(Ending::Interrupted { cause, facts });
                 self.ended = true;
                 let request_id = self.log.request_id();
                 let url = self.pages.url(&request_id);
@@ -151,7 +152,10 @@ mod tests {
     #[tokio::test]
     async fn a_stream_whose_task_died_ends_with_an_error() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
-        let end = Frame::End(Ending::Finished { usage: None });
+        let end = Frame::End(Ending::Finished {
+            usage: None,
+            facts: Facts::default(),
+        });
         let whole = text_of(vec![data(), end], Form::Chat.stream_style()).await;
         assert_eq!(whole, "data: 1\n\n");
         let cut = text_of(vec![data()], Form::Chat.stream_style()).await;
@@ -179,7 +183,10 @@ mod tests {
         // A frame at 10 s: the first comment comes between 25 and 40 s.
         tokio::time::sleep(Duration::from_secs(31)).await;
         sender.send(data()).await.ok().unwrap();
-        let end = Frame::End(Ending::Finished { usage: None });
+        let end = Frame::End(Ending::Finished {
+            usage: None,
+            facts: Facts::default(),
+        });
         sender.send(end).await.ok().unwrap();
         let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
         assert_eq!(read, "data: 1\n\n: keep-alive\n\ndata: 1\n\n");
@@ -250,7 +257,10 @@ mod tests {
         .into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         tokio::time::sleep(Duration::from_secs(16)).await;
-        let end = Frame::End(Ending::Finished { usage: None });
+        let end = Frame::End(Ending::Finished {
+            usage: None,
+            facts: Facts::default(),
+        });
         sender.send(end).await.ok().unwrap();
         let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
         assert_eq!(read, "event: ping\ndata: {\"type\":\"ping\"}\n\n");

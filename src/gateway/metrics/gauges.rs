@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{backoffice, ledger::Health};
+use crate::{backoffice, gateway::Gateway, ledger::Health, net::lag::Lag};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BlockedLabel {
@@ -46,6 +46,32 @@ pub(crate) struct Snapshot {
     pub used_up_budgets: usize,
     /// The version of the configuration in use, and whether a newer one cannot be used here.
     pub config: (i64, bool),
+}
+
+impl Snapshot {
+    pub(crate) fn of(gateway: &Gateway) -> Self {
+        let (holds, held) = gateway.ledger.all_held();
+        let lags = gateway.lags.get().into_iter().flatten().map(Lag::get);
+        Self {
+            holds,
+            held_nanos: held.nanos(),
+            abandoned: gateway.abandoned.total(),
+            body_memory: (gateway.body_memory.reserved(), gateway.body_memory.limit()),
+            recorded: gateway.retries.recorded_bytes(),
+            blocked: gateway.refusals.waiting(),
+            spooled: gateway.spool.waiting().0,
+            admissions: (gateway.admissions.as_ref()).map_or((0, 0), |all| all.counts()),
+            lag: lags.max().unwrap_or_default(),
+            violations: gateway.ledger.violations(),
+            limits_ready: gateway.limiter.is_ready(),
+            alerts: gateway.alerts.open_counts(),
+            used_up_budgets: gateway.alerts.used_up_budgets(),
+            config: (
+                gateway.routes_now().revision.number,
+                gateway.configuration.problem().is_some(),
+            ),
+        }
+    }
 }
 
 #[derive(Default)]

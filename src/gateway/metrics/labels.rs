@@ -2,6 +2,17 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct BuildLabels {
+    pub version: &'static str,
+}
+
+impl BuildLabels {
+    pub(super) const OURS: Self = Self {
+        version: env!("CARGO_PKG_VERSION"),
+    };
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RequestLabels {
     pub route: String,

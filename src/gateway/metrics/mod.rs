@@ -1,4 +1,4 @@
-//! Metrics for the operator, in Prometheus' text format.
+//! Metrics for the operator, in `OpenMetrics` and in Prometheus' text format.
 //!
 //! Every label has few values: routes, models, providers and codes of the gateway. Text that a caller can choose
 //! freely is never a label.
@@ -7,13 +7,17 @@ use std::time::Duration;
 
 mod cache;
 mod gauges;
+mod gen_ai;
 mod labels;
+mod process;
+mod text;
 
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Registry, Unit},
@@ -23,15 +27,19 @@ pub(crate) use self::gauges::Snapshot;
 use self::{
     cache::MetricCache,
     gauges::Gauges,
+    gen_ai::GenAi,
     labels::{
-        AttemptLabels, BudgetLabel, CallLabels, CodeLabel, DeliveryLabels, HybridLabels,
-        ModelLabel, ReplayLabel, RequestLabels, RouteLabel, TokenLabels, ToolLabels, UpstreamLabel,
+        AttemptLabels, BudgetLabel, BuildLabels, CallLabels, CodeLabel, DeliveryLabels,
+        HybridLabels, ModelLabel, ReplayLabel, RequestLabels, RouteLabel, TokenLabels, ToolLabels,
+        UpstreamLabel,
     },
+    process::Process,
 };
 use crate::{
     base::money::PicoUsd,
     gateway::breakdown::Counts,
     ledger::{Call, Health, Outcome, ReplayKind},
+    telemetry::Telemetry,
     wire::chat::Usage,
 };
 
@@ -42,6 +50,15 @@ const TOKEN_KINDS: [&str; 5] = [
     "cache_write",
     "output",
     "reasoning",
+];
+
+/// Before the names of all metrics but those of the process.
+const PREFIX: &str = "tollgate";
+
+/// Upper bounds of times in seconds: from a refusal to the longest answer.
+const SECONDS: [f64; 17] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    180.0, 600.0,
 ];
 
 /// Counters of a model that every charge updates.
@@ -74,6 +91,8 @@ pub struct Metrics {
     budget_refusals: Family<BudgetLabel, Counter>,
     deliveries: Family<DeliveryLabels, Counter>,
     cached: Cached,
+    /// What the conventions for generative AI want, for a collector.
+    gen_ai: Option<GenAi>,
 }
 
 /// Caches of the metrics above that every request updates.
@@ -87,10 +106,14 @@ struct Cached {
 }
 
 impl Metrics {
-    pub(crate) fn new(ledger: &Health, limits_clock_jumps: Counter) -> Self {
-        let seconds = || Histogram::new(exponential_buckets(0.001, 2.5, 14));
+    pub(crate) fn new(
+        ledger: &Health,
+        limits_clock_jumps: Counter,
+        telemetry: Option<&Telemetry>,
+    ) -> Self {
+        let seconds = || Histogram::new(SECONDS);
         let mut metrics = Self {
-            registry: Registry::with_prefix("tollgate"),
+            registry: Registry::default(),
             gauges: Gauges::default(),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
@@ -112,17 +135,36 @@ impl Metrics {
             budget_refusals: Family::default(),
             deliveries: Family::default(),
             cached: Cached::default(),
+            gen_ai: telemetry.map(|_| GenAi::new()),
         };
+        metrics.register_process(telemetry);
         metrics.register_calls();
-        metrics.gauges.register(&mut metrics.registry);
+        let ours = metrics.registry.sub_registry_with_prefix(PREFIX);
+        metrics.gauges.register(ours);
         metrics.register_stores(ledger, limits_clock_jumps);
         metrics
+    }
+
+    /// Registers what is known of the program and its process.
+    fn register_process(&mut self, telemetry: Option<&Telemetry>) {
+        self.registry.register_collector(Box::new(Process));
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels::OURS).set(1);
+        let registry = self.registry.sub_registry_with_prefix(PREFIX);
+        registry.register("build_info", "The program that runs; always 1", build);
+        if let Some(telemetry) = telemetry {
+            registry.register(
+                "dropped_spans",
+                "Spans that could not be sent to the collector",
+                telemetry.dropped(),
+            );
+        }
     }
 
     /// Registers the metrics of requests and calls.
     fn register_calls(&mut self) {
         let nanos = || Unit::Other("nano_usd".into());
-        let registry = &mut self.registry;
+        let registry = self.registry.sub_registry_with_prefix(PREFIX);
         registry.register(
             "requests",
             "Requests by route and status",
@@ -204,7 +246,7 @@ impl Metrics {
 
     /// Registers the metrics of the stores and of alerts.
     fn register_stores(&mut self, ledger: &Health, limits_clock_jumps: Counter) {
-        let registry = &mut self.registry;
+        let registry = self.registry.sub_registry_with_prefix(PREFIX);
         registry.register(
             "ledger_batch_steps",
             "Changes in one ledger commit",
@@ -336,6 +378,9 @@ impl Metrics {
 
     /// Counts a call that has ended, with its tokens and amounts.
     pub(crate) fn ended(&self, call: &Call) {
+        if let Some(gen_ai) = &self.gen_ai {
+            gen_ai.ended(call);
+        }
         let model = call.model.as_str();
         let upstream = call.upstream.as_deref().unwrap_or_default();
         let outcome = call.outcome.as_str();
@@ -429,12 +474,24 @@ impl Metrics {
         ChargeCounters { tokens, charged }
     }
 
-    /// Returns all metrics in the text format that Prometheus scrapes.
-    pub(crate) fn text(&self, ledger: &Health, now: &Snapshot) -> String {
+    /// Returns all metrics as text, in `OpenMetrics` format or in Prometheus' own.
+    pub(crate) fn text(&self, ledger: &Health, now: &Snapshot, open_metrics: bool) -> String {
         self.gauges.set(ledger, now);
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
+        if open_metrics {
+            return text;
+        }
+        text::prometheus(&text)
+    }
+
+    /// Returns all metrics for a collector, in `OpenMetrics` format.
+    pub(crate) fn for_collector(&self, ledger: &Health, now: &Snapshot) -> String {
+        let mut text = self.text(ledger, now, true);
+        if let Some(gen_ai) = &self.gen_ai {
+            gen_ai.write(&mut text);
+        }
         text
     }
 }

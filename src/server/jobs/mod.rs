@@ -9,4 +9,5 @@ pub(crate) mod retention;
 pub(crate) mod retries;
 pub(crate) mod sampler;
 pub(crate) mod settler;
+pub(crate) mod telemetry;
 pub(crate) mod top_ups;

@@ -16,6 +16,8 @@ pub(crate) struct Deployment {
     /// The provider's name in the configuration.
     pub name: Arc<str>,
     pub provider: Arc<Provider>,
+    /// The provider's name in traces.
+    pub vendor: Arc<str>,
     pub upstream_model: Arc<str>,
     pub weight: u32,
     pub priority: u32,

@@ -6,9 +6,11 @@ use rand::RngExt as _;
 
 mod circuit;
 mod deployment;
+mod vendor;
 
 pub(crate) use circuit::CircuitState;
 pub(crate) use deployment::{Counts, Deployment, Record, RunningAttempt};
+use vendor::vendor;
 
 use crate::{
     base::fast_map::FastMap,
@@ -69,6 +71,10 @@ impl Deployments {
                 record: previous_record(entry),
             })
             .collect();
+        let named = |(name, provider): (&String, &config::Provider)| {
+            (name.clone(), Arc::from(vendor(name, provider)))
+        };
+        let vendors: HashMap<String, Arc<str>> = config.providers.iter().map(named).collect();
         let own_providers = providers_with_own_timeouts(config)?;
         let models = config.catalog.models().filter(|model| !model.is_hybrid());
         let by_model = models.map(|model| {
@@ -86,6 +92,7 @@ impl Deployments {
                     let name = entry.upstream_model.as_deref();
                     Some(Arc::new(Deployment {
                         name: listed.provider.clone(),
+                        vendor: vendors.get(&entry.provider)?.clone(),
                         provider: own.clone().or_else(shared)?,
                         upstream_model: name.unwrap_or(&model.id).into(),
                         weight: entry.weight,

@@ -1,0 +1,99 @@
+//! The span of a whole request in the operator's traces.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::extract::Request;
+
+use super::access_log::{Route, loggable, loggable_method};
+use crate::{
+    gateway::Gateway,
+    telemetry::{Span, SpanKind, Trace},
+};
+
+/// The status of a client that left before there was a response.
+const CLIENT_LEFT: u16 = 499;
+
+pub(super) struct RequestSpan {
+    trace: Arc<Trace>,
+    /// `None` if the trace is not recorded.
+    span: Option<Span>,
+    error_code: Option<String>,
+}
+
+/// What is known of a request when it is over.
+pub(super) struct Answer<'a> {
+    pub status: Option<u16>,
+    pub client: Option<IpAddr>,
+    pub request_id: &'a str,
+    pub account_id: Option<&'a str>,
+    pub key_prefix: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub problem: Option<&'a str>,
+}
+
+impl RequestSpan {
+    /// Begins the span of a request of the API; `None` for others, and if traces are sent nowhere.
+    pub(super) fn begin(
+        gateway: &Gateway,
+        request: &Request,
+        route: Option<&Route>,
+    ) -> Option<Self> {
+        let telemetry = gateway.telemetry.as_ref()?;
+        let path = request.uri().path();
+        if !path.starts_with("/v1/") {
+            return None;
+        }
+        let trace = Trace::of(telemetry, request.headers());
+        let method = loggable_method(request.method());
+        let route = route.map(Route::as_str);
+        let name = match route {
+            Some(route) => format!("{method} {route}"),
+            None => method.clone().into_owned(),
+        };
+        let mut span = trace.root(name, SpanKind::Server);
+        if let Some(span) = &mut span {
+            span.set("http.request.method", method.into_owned());
+            span.set("url.path", loggable(path));
+            span.set_if("http.route", route);
+            let agent = request.headers().get(axum::http::header::USER_AGENT);
+            let agent = agent.and_then(|agent| agent.to_str().ok());
+            span.set_if("user_agent.original", agent.map(loggable));
+        }
+        Some(Self {
+            trace,
+            span,
+            error_code: None,
+        })
+    }
+
+    pub(super) fn trace(&self) -> Arc<Trace> {
+        self.trace.clone()
+    }
+
+    /// Sets the code of the error that is the response.
+    pub(super) fn error_code(&mut self, code: &str) {
+        if self.span.is_some() {
+            self.error_code = Some(code.to_owned());
+        }
+    }
+
+    pub(super) fn end(self, answer: Answer<'_>) {
+        let Some(mut span) = self.span else { return };
+        let status = answer.status.unwrap_or(CLIENT_LEFT);
+        span.set("http.response.status_code", status);
+        span.set_if(
+            "client.address",
+            answer.client.map(|client| client.to_string()),
+        );
+        span.set("tollgate.request.id", answer.request_id);
+        span.set_if("tollgate.account.id", answer.account_id);
+        span.set_if("tollgate.key.prefix", answer.key_prefix);
+        span.set_if("gen_ai.request.model", answer.model);
+        span.set_if("tollgate.error.code", self.error_code.as_deref());
+        // What the client has done wrong is no error of a server.
+        if status >= 500 || (status < 400 && answer.problem.is_some()) {
+            let kind = self.error_code.as_deref().unwrap_or("interrupted");
+            span.fail(kind, answer.problem.unwrap_or_default());
+        }
+    }
+}
