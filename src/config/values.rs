@@ -29,6 +29,7 @@ pub(crate) fn secret(
     section.refuse(key, &message);
     let file = section.optional(&file_key, "the path of a readable file", secret_of_file);
     let named = section.text(&env_key, "the name of an environment variable");
+    let from = if file.is_some() { &file_key } else { &env_key };
     let text = match (file, named.as_deref().or(default_variable)) {
         (Some(text), _) => text,
         (None, Some(variable)) => {
@@ -43,7 +44,7 @@ pub(crate) fn secret(
     };
     let text = text.trim();
     if text.is_empty() {
-        section.mistake(&env_key, "leads to an empty secret");
+        section.mistake(from, "leads to an empty secret");
         return None;
     }
     Some(Secret::new(text))

@@ -125,6 +125,7 @@ mod operator_credit;
 mod operator_history;
 mod operator_members;
 mod overload;
+mod own_models;
 mod portal_account_deletion;
 mod portal_account_traces;
 mod portal_budgets;

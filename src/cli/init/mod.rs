@@ -75,6 +75,13 @@ struct Setup {
 }
 
 impl Setup {
+    /// Whether the provider gets a key. A server of one's own may do without.
+    pub(super) fn has_key(&self) -> bool {
+        let is_empty = self.key.as_deref().is_none_or(str::is_empty);
+        let is_own = self.preset.name == "compatible";
+        self.preset.key_variable.is_some() && !(is_own && is_empty)
+    }
+
     /// The vendor of a model and its name there, if it may have a list price.
     pub(super) fn vendor_of<'a>(&self, model: &'a str) -> Option<(&'static str, &'a str)> {
         let url = self.base_url.as_deref().unwrap_or_default();
@@ -112,6 +119,12 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 fn from_options(options: &Options, provider: &str) -> Result<Setup, String> {
     let preset = providers::find(provider).ok_or("this provider is not known")?;
+    if preset.kind == "simulator" && options.base_url.is_some() {
+        return Err(format!(
+            "{} is built in: leave out --base-url",
+            preset.title
+        ));
+    }
     let base_url = options
         .base_url
         .clone()
@@ -156,7 +169,7 @@ fn key_of_environment(preset: &Preset) -> Option<String> {
 
 /// Writes the provider's key, or an empty file to write it to; `None` for a provider without one.
 fn write_key(setup: &Setup, folder: &Path) -> Result<Option<PathBuf>, String> {
-    if setup.preset.key_variable.is_none() {
+    if !setup.has_key() {
         return Ok(None);
     }
     let path = folder.join(format!("{}.key", setup.preset.name));

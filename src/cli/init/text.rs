@@ -50,7 +50,7 @@ fn provider(setup: &Setup) -> String {
     if let Some(url) = &setup.base_url {
         lines.push(format!("base_url = {url:?}"));
     }
-    if preset.key_variable.is_some() {
+    if setup.has_key() {
         lines.push(format!("api_key_file = \"{}.key\"", preset.name));
     }
     if let Some(header) = preset.key_header {
