@@ -88,7 +88,8 @@ impl RequestSpan {
         span.set("tollgate.request.id", answer.request_id);
         span.set_if("tollgate.account.id", answer.account_id);
         span.set_if("tollgate.key.prefix", answer.key_prefix);
-        span.set_if("gen_ai.request.model", answer.model);
+        // Not `gen_ai.request.model`: the attempts are the calls of a model, and a request would count as one more.
+        span.set_if("tollgate.requested_model", answer.model);
         span.set_if("tollgate.error.code", self.error_code.as_deref());
         // What the client has done wrong is no error of a server.
         if status >= 500 || (status < 400 && answer.problem.is_some()) {

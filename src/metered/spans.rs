@@ -209,8 +209,12 @@ pub(crate) fn charged(span: Option<Span>, call: &Call) {
     span.set("tollgate.outcome", call.outcome.as_str());
     span.set("tollgate.hold.nano_usd", call.held.nanos());
     if let Some(charged) = call.charged {
+        let usage = charged.usage;
         span.set("tollgate.charge.nano_usd", charged.cost.nanos());
-        set_usage(&mut span, charged.usage);
+        // Not `gen_ai.usage`, which the attempts have: they would count twice.
+        span.set("tollgate.charge.input_tokens", usage.prompt);
+        span.set("tollgate.charge.output_tokens", usage.completion);
+        span.set("tollgate.charge.cached_tokens", usage.cached);
     }
     if let Some(cost) = call.provider_cost {
         span.set("tollgate.provider_cost.nano_usd", cost.rounded_up().nanos());

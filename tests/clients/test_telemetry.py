@@ -150,7 +150,7 @@ def test_a_stream_and_a_tool_step_have_their_spans(tmp_path, collector):
         assert first["gen_ai.response.finish_reasons"] == ["tool_calls"] and first.end <= tool.start
         assert second["gen_ai.response.finish_reasons"] == ["stop"] and tool.end <= second.start
         whole = first["gen_ai.usage.input_tokens"] + second["gen_ai.usage.input_tokens"]
-        assert one(spans["charge"])["gen_ai.usage.input_tokens"] == whole
+        assert one(spans["charge"])["tollgate.charge.input_tokens"] == whole
 
 
 def test_what_fails_says_why(tmp_path, collector):
