@@ -1,5 +1,5 @@
 //! Generates the tables of the token estimate (`src/base/tokens`): the merges of two vocabularies, a table of their
-//! common words, and the class of each character.
+//! common words, and the class of each character. Tells the program its commit (`build/commit.rs`).
 //!
 //! The vocabularies come from `tiktoken-rs`, the character classes from `regex-syntax`; neither is part of the program.
 //! The build fails if a vocabulary does not have the properties that the estimate relies on.
@@ -10,6 +10,8 @@ use regex_syntax::hir::{Class, HirKind};
 use tiktoken_rs::CoreBPE;
 use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
 
+#[path = "build/commit.rs"]
+mod commit;
 #[path = "src/base/tokens/merge.rs"]
 mod merge;
 #[path = "src/base/tokens/table.rs"]
@@ -25,8 +27,10 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build/commit.rs");
     println!("cargo:rerun-if-changed=src/base/tokens/merge.rs");
     println!("cargo:rerun-if-changed=src/base/tokens/table.rs");
+    commit::export();
     let folder = env::var("OUT_DIR")?;
     let write = |name: &str, bytes: &[u8]| fs::write(Path::new(&folder).join(name), bytes);
 

@@ -25,3 +25,4 @@ pub mod rate;
 pub mod timestamp;
 pub mod tokens;
 pub mod totp;
+pub mod version;

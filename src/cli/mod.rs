@@ -15,6 +15,8 @@ mod config_commands;
 mod demo;
 mod dev;
 mod export;
+mod health;
+mod http_client;
 mod import;
 mod init;
 mod logging;
@@ -36,9 +38,11 @@ use operator::{
 };
 use router_calibrate::RouterCommand;
 
+use crate::base::version::FULL_VERSION;
+
 /// A metered, OpenAI-compatible inference gateway.
 #[derive(Parser)]
-#[command(name = "tollgate", version, about, arg_required_else_help = true)]
+#[command(name = "tollgate", version = FULL_VERSION, about, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -58,6 +62,8 @@ enum Command {
     },
     /// Check a configuration file and every store, server and provider it names; changes nothing
     Check(check::Options),
+    /// Ask a running gateway whether it takes requests; exit code 1 if it does not
+    Health(health::Options),
     /// Create, show, change and close accounts
     Account {
         #[command(flatten)]
@@ -184,6 +190,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Init(options) => init::run(&options),
         Command::Serve { config } => serve::run(&config).await,
         Command::Check(options) => check::run(&options).await,
+        Command::Health(options) => health::run(&options).await,
         Command::Account { target, command } => command.run(&target).await,
         Command::Member { target, command } => command.run(&target).await,
         Command::Key { target, command } => command.run(&target).await,

@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs::OpenOptions,
+    io::{Read as _, Write as _},
     net::TcpListener,
     process::{Output, Stdio},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tollgate::base::version::{COMMIT, COMMIT_DATE, FULL_VERSION, VERSION};
 
 use crate::support::{
     process::{Process, run, text, tollgate},
@@ -278,4 +280,61 @@ fn completions_and_manual_pages_have_every_command() {
     let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
     assert!(page("tollgate.1").contains("tollgate\\-account"));
     assert!(page("tollgate-key-rotate.1").contains("\\-\\-grace"));
+}
+
+#[test]
+fn the_version_has_the_commit_that_it_was_built_from() {
+    let output = run(&["--version"], &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let version = text(&output.stdout);
+    assert_eq!(version.trim_end(), format!("tollgate {FULL_VERSION}"));
+    // These tests are built in a clone, or from a tarball without one.
+    let (Some(commit), Some(date)) = (COMMIT, COMMIT_DATE) else {
+        assert_eq!(FULL_VERSION, VERSION);
+        return;
+    };
+    assert_eq!(FULL_VERSION, format!("{VERSION} ({commit} {date})"));
+    assert!(commit.len() >= 7 && commit.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    assert_eq!(date.len(), "2026-11-19".len(), "{date}");
+}
+
+#[tokio::test]
+async fn health_is_asked_for_by_a_command() {
+    let data = TempDir::new().unwrap();
+    let (_process, environment) = Process::dev(data.path()).await;
+    let origin = environment["OPENAI_BASE_URL"].trim_end_matches("/v1");
+    let ready = run(&["health", "--url", origin], &[]);
+    assert_eq!(ready.status.code(), Some(0), "{}", text(&ready.stderr));
+    assert_eq!(text(&ready.stdout), "ready\n");
+    let as_json = run(&["health", "--json"], &[("TOLLGATE_HEALTH_URL", origin)]);
+    let body: Value = serde_json::from_slice(&as_json.stdout).unwrap();
+    assert_eq!(body["service"], "tollgate");
+
+    let other = run(
+        &["health", "--url", &environment["TOLLGATE_OPERATOR_URL"]],
+        &[],
+    );
+    assert_eq!(other.status.code(), Some(1));
+    let closed = run(&["health", "--url", "http://127.0.0.1:1"], &[]);
+    assert_eq!(closed.status.code(), Some(1));
+    assert!(text(&closed.stderr).contains("set --url"));
+}
+
+/// A listener that responds like a gateway that stops.
+#[tokio::test]
+async fn a_gateway_that_takes_no_requests_fails_the_health_command() {
+    let stopping = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", stopping.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let (mut client, _) = stopping.accept().unwrap();
+        let mut head = [0; 4096];
+        let read = client.read(&mut head).unwrap();
+        assert!(head[..read].starts_with(b"GET /health HTTP/1.1\r\n"));
+        let response = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\r\n\r\n{\"status\":\"stopping\"}";
+        client.write_all(response.as_bytes()).unwrap();
+    });
+    let output = run(&["health", "--url", &url], &[]);
+    answering.join().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "tollgate: stopping\n");
 }

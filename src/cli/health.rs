@@ -1,0 +1,48 @@
+//! `tollgate health`: asks a running gateway whether it takes requests, for images without curl and for scripts.
+
+use std::time::Duration;
+
+use axum::http::Request;
+use clap::Args;
+use http_body_util::Full;
+use serde_json::Value;
+
+use super::{http_client::Peer, output::OutputOption};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The URL of the public listener
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TOLLGATE_HEALTH_URL",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    url: String,
+    /// How long it may take to respond
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    timeout: u64,
+    #[command(flatten)]
+    output: OutputOption,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<(), String> {
+    let url = options.url.as_str();
+    let peer = Peer {
+        url,
+        option: "--url",
+        timeout: Duration::from_secs(options.timeout),
+    };
+    let request = Request::get(peer.at("/health"))
+        .body(Full::default())
+        .map_err(|error| format!("{url} is not a valid URL: {error}"))?;
+    let (status, body) = peer.send(request).await?;
+    let health: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let state = health["status"].as_str().ok_or_else(|| {
+        format!("{url} does not respond like the public listener (status {status})")
+    })?;
+    if !status.is_success() {
+        return Err(state.to_owned());
+    }
+    options.output.print(|| state.to_owned(), &health)
+}
