@@ -1,12 +1,13 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
+	dist dist-test kubernetes retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
 	@echo "make run-local  the same with a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction counts"
+	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction"
+	@echo "                counts, packages, files for Kubernetes"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -21,6 +22,9 @@ help:
 	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
 	@echo "make fuzz       mutate recorded messages and feed them to the parsers; SECONDS=600 TARGETS=\"requests sse\""
 	@echo "make upstreams  tollgate with third-party model servers"
+	@echo "make dist-test  installs, upgrades and removes packages in empty root folders; needs root"
+	@echo "make kubernetes  the Kubernetes objects and the Helm chart"
+	@echo "make dist       static binary, tarball and Debian package in target/dist; takes about ten minutes"
 	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
 	@echo "make bench      compare tollgate with nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
@@ -48,7 +52,7 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams dist-test kubernetes
 
 CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 
@@ -59,7 +63,7 @@ TESTS = it scorer_allocations chain fleet counts tokenizers
 
 # Installs everything that tests need and the system lacks.
 installs: servers
-	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
+	@for test in counts tokenizers chain clients browser upstreams dist kubernetes; do tests/$$test/run --install || exit 1; done
 
 lint: checks formatted
 	cargo clippy --lib --bins --benches $(addprefix --test ,$(TESTS)) -- -D warnings
@@ -150,12 +154,21 @@ screenshots: browser
 upstreams: program
 	tests/upstreams/run
 
+dist-test: program
+	tests/dist/run
+
+kubernetes:
+	tests/kubernetes/run
+
 router-eval:
 	@test -n "$(DATA)" || { echo "name the prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
 
 release:
 	@scripts/build-release
+
+dist:
+	@scripts/build-dist
 
 # A short run shows whether it works, not how fast: its report stays out of the repository.
 bench: servers
