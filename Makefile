@@ -1,13 +1,13 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	dist dist-test kubernetes retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
+	dist dist-test monitoring kubernetes retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
 	@echo "make run-local  the same with a small real model, which it installs"
 	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction"
-	@echo "                counts, packages, files for Kubernetes"
+	@echo "                counts, packages, files for Prometheus, Grafana and Kubernetes"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -23,6 +23,7 @@ help:
 	@echo "make fuzz       mutate recorded messages and feed them to the parsers; SECONDS=600 TARGETS=\"requests sse\""
 	@echo "make upstreams  tollgate with third-party model servers"
 	@echo "make dist-test  installs, upgrades and removes packages in empty root folders; needs root"
+	@echo "make monitoring  the alerts and the dashboard, with promtool and a gateway"
 	@echo "make kubernetes  the Kubernetes objects and the Helm chart"
 	@echo "make dist       static binary, tarball and Debian package in target/dist; takes about ten minutes"
 	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
@@ -52,7 +53,7 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams dist-test kubernetes
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams dist-test monitoring kubernetes
 
 CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 
@@ -63,7 +64,7 @@ TESTS = it scorer_allocations chain fleet counts tokenizers
 
 # Installs everything that tests need and the system lacks.
 installs: servers
-	@for test in counts tokenizers chain clients browser upstreams dist kubernetes; do tests/$$test/run --install || exit 1; done
+	@for test in counts tokenizers chain clients browser upstreams dist monitoring kubernetes; do tests/$$test/run --install || exit 1; done
 
 lint: checks formatted
 	cargo clippy --lib --bins --benches $(addprefix --test ,$(TESTS)) -- -D warnings
@@ -156,6 +157,9 @@ upstreams: program
 
 dist-test: program
 	tests/dist/run
+
+monitoring: program
+	tests/monitoring/run
 
 kubernetes:
 	tests/kubernetes/run
