@@ -4,7 +4,12 @@
 //! The vocabularies come from `tiktoken-rs`, the character classes from `regex-syntax`; neither is part of the program.
 //! The build fails if a vocabulary does not have the properties that the estimate relies on.
 
-use std::{env, error::Error, fs, iter, path::Path};
+use std::{
+    env,
+    error::Error,
+    fs, iter,
+    path::{Path, PathBuf},
+};
 
 use regex_syntax::hir::{Class, HirKind};
 use tiktoken_rs::CoreBPE;
@@ -31,8 +36,11 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=src/base/tokens/merge.rs");
     println!("cargo:rerun-if-changed=src/base/tokens/table.rs");
     commit::export();
-    let folder = env::var("OUT_DIR")?;
-    let write = |name: &str, bytes: &[u8]| fs::write(Path::new(&folder).join(name), bytes);
+    let folder = PathBuf::from(env::var("OUT_DIR")?);
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes);
+    if are_made(&folder) {
+        return Ok(());
+    }
 
     let cl100k = Vocabulary::of(&tiktoken_rs::cl100k_base()?, 18)?;
     let o200k = Vocabulary::of(&tiktoken_rs::o200k_base()?, 19)?;
@@ -41,7 +49,17 @@ fn main() -> Result<()> {
     write("o200k", o200k.slots.as_flattened())?;
     write("words", words(&cl100k, &o200k).as_flattened())?;
     write("kinds", &kinds()?)?;
+    write("made", &[])?;
     Ok(())
+}
+
+/// Whether this program has made the tables before. After a commit only the version changes; after a change of what tables
+/// are made of, this program is compiled again.
+fn are_made(folder: &Path) -> bool {
+    let time = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let made = time(folder.join("made"));
+    let compiled = env::current_exe().ok().and_then(time);
+    made.is_some() && compiled.is_some() && made > compiled
 }
 
 /// The tokens of a vocabulary in the order of their ranks, and the table of its merges.

@@ -1,6 +1,10 @@
 //! Finds the commit that the program is built from, for `tollgate --version` and `tollgate_build_info`.
 
-use std::{env, path::Path, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Commit and date; the date is empty if it is not known.
 type Commit = (String, String);
@@ -50,13 +54,15 @@ fn watch() {
         };
         if Path::new(&path).exists() {
             println!("cargo:rerun-if-changed={path}");
-        } else if let Some(packed) = git(&["rev-parse", "--git-path", "packed-refs"]) {
-            // The next commit of a packed branch writes its file: a new one in this folder.
-            let folder = Path::new(&path).parent().filter(|folder| folder.exists());
-            if let Some(folder) = folder {
-                println!("cargo:rerun-if-changed={}", folder.display());
+            continue;
+        }
+        // The next commit of a packed branch writes its file: a new one in this folder.
+        let folder = Path::new(&path).parent().map(Path::to_owned);
+        let packed = git(&["rev-parse", "--git-path", "packed-refs"]).map(PathBuf::from);
+        for path in [folder, packed].into_iter().flatten() {
+            if path.exists() {
+                println!("cargo:rerun-if-changed={}", path.display());
             }
-            println!("cargo:rerun-if-changed={packed}");
         }
     }
 }

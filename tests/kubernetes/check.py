@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -151,7 +152,18 @@ def gateways_fit(objects):
     assert f"USER {pod['securityContext']['runAsUser']}:" in (DEPLOY / "Dockerfile").read_text()
 
 
+def versions_agree():
+    """The chart, the image and the documents name the version that is built."""
+    version = tomllib.loads((DEPLOY.parent / "Cargo.toml").read_text())["package"]["version"]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
+    pages = ["deploy/README.md", "deploy/kubernetes/deployment.yaml"]
+    for page in pages:
+        named = re.findall(r"tollgate(?:_|-|:)(\d+\.\d+\.\d+)", (DEPLOY.parent / page).read_text())
+        assert named and set(named) == {version}, f"{page}: {named}, and not {version}"
+
+
 def main():
+    versions_agree()
     helm("lint", "--strict", CHART)
     plain, chart = manifests(), rendered({})
     for objects in [plain, chart]:
