@@ -2,14 +2,22 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
+use crate::base::version::{COMMIT, VERSION};
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct BuildLabels {
     pub version: &'static str,
+    /// Empty if it is not known.
+    pub commit: &'static str,
 }
 
 impl BuildLabels {
     pub(super) const OURS: Self = Self {
-        version: env!("CARGO_PKG_VERSION"),
+        version: VERSION,
+        commit: match COMMIT {
+            Some(commit) => commit,
+            None => "",
+        },
     };
 }
 
