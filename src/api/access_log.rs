@@ -449,7 +449,7 @@ impl Drop for Line {
         }
         let left = (!self.complete).then_some("the client left before the end");
         if let Some(span) = self.span.take() {
-            span.end(Answer {
+            span.end(&Answer {
                 status: self.status,
                 client: self.client,
                 request_id: &fields.request_id,

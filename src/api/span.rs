@@ -77,7 +77,7 @@ impl RequestSpan {
         }
     }
 
-    pub(super) fn end(self, answer: Answer<'_>) {
+    pub(super) fn end(self, answer: &Answer<'_>) {
         let Some(mut span) = self.span else { return };
         let status = answer.status.unwrap_or(CLIENT_LEFT);
         span.set("http.response.status_code", status);

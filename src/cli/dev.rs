@@ -149,7 +149,7 @@ fn config(options: &Options, token: Secret, log: Log, telemetry: Option<Settings
         catalog: catalog(),
         catalog_file: None,
         log,
-        telemetry,
+        telemetry: telemetry.map(Box::new),
         base: Arc::new(base),
         revision: Revision::default(),
     }

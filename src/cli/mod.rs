@@ -188,7 +188,8 @@ async fn execute(command: Command) -> Result<(), String> {
     match command {
         Command::Dev(options) => dev::run(options).await,
         Command::Init(options) => init::run(&options),
-        Command::Serve { config } => serve::run(&config).await,
+        // Boxed, because it is large.
+        Command::Serve { config } => Box::pin(serve::run(&config)).await,
         Command::Check(options) => check::run(&options).await,
         Command::Health(options) => health::run(&options).await,
         Command::Account { target, command } => command.run(&target).await,

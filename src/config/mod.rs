@@ -121,7 +121,7 @@ pub struct Config {
     pub catalog_file: Option<PathBuf>,
     pub log: Log,
     /// Where traces and metrics are sent; `None`: nowhere.
-    pub telemetry: Option<crate::telemetry::Settings>,
+    pub telemetry: Option<Box<crate::telemetry::Settings>>,
     /// What the file and the environment say, without the changes of the console.
     pub(crate) base: Arc<changes::Base>,
     /// The changes of the console in it.

@@ -123,7 +123,7 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
             catalog: catalog.with_aliases(aliases),
             catalog_file,
             log,
-            telemetry,
+            telemetry: telemetry.map(Box::new),
             base: Arc::new(Base::default()),
             revision: Revision::default(),
         }

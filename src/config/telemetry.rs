@@ -10,7 +10,7 @@ use crate::telemetry::{Sampler, Settings};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_BATCH_DELAY: Duration = Duration::from_secs(5);
-const DEFAULT_METRICS_INTERVAL: Duration = Duration::from_secs(60);
+const DEFAULT_METRICS_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What is wrong with a variable.
 pub(crate) struct VariableMistake {
@@ -216,12 +216,10 @@ impl Variables<'_> {
         let Some(text) = self.text(name) else {
             return default;
         };
-        match text.parse() {
-            Ok(milliseconds @ 1..) => Duration::from_millis(milliseconds),
-            _ => {
-                self.mistake(name, "must be a number of milliseconds");
-                default
-            }
+        if let Ok(milliseconds @ 1..) = text.parse() {
+            return Duration::from_millis(milliseconds);
         }
+        self.mistake(name, "must be a number of milliseconds");
+        default
     }
 }

@@ -198,7 +198,11 @@ pub struct Links {
 impl Gateway {
     /// `origin` is the URL of the public listener, used unless `server.public_url` is set.
     pub(crate) fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
-        let telemetry = config.telemetry.clone().map(Telemetry::new).transpose()?;
+        let telemetry = config
+            .telemetry
+            .clone()
+            .map(|settings| Telemetry::new(*settings))
+            .transpose()?;
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             conversations: stores.conversations,

@@ -37,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Size limit of a collector's response.
 const MAX_RESPONSE: usize = 64 << 10;
 /// How long the last spans may take at the end of the process.
-const LAST_FLUSH: Duration = Duration::from_secs(5);
+pub(crate) const LAST_FLUSH: Duration = Duration::from_secs(5);
 
 pub(crate) struct Telemetry {
     settings: Settings,
@@ -153,11 +153,6 @@ impl Telemetry {
         self.stage.send_replace(Stage::Closing);
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == Stage::Closed).await;
-    }
-
-    /// How long the end of the process may wait for the collector.
-    pub(crate) fn longest_close(&self) -> Duration {
-        LAST_FLUSH
     }
 
     async fn send_spans(&self, spans: Vec<Span>, sending: &mut Outage) {

@@ -13,7 +13,7 @@ mod proto;
 mod settings;
 mod span;
 
-pub(crate) use export::Telemetry;
+pub(crate) use export::{LAST_FLUSH, Telemetry};
 pub(crate) use proto::SpanKind;
 pub use settings::{Sampler, Settings};
 pub(crate) use span::{Span, Trace};

@@ -44,7 +44,7 @@ pub(crate) struct Span {
     #[prost(bytes = "vec", tag = "1")]
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub span_id: Vec<u8>,
+    pub id: Vec<u8>,
     #[prost(string, tag = "3")]
     pub trace_state: String,
     #[prost(bytes = "vec", tag = "4")]

@@ -32,21 +32,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Whether a trace is recorded. By its ID, so that all programs with the same share choose the same traces.
+    /// Whether a trace is recorded. By the end of its ID, so that all gateways choose the same traces.
     pub(crate) fn records(&self, trace: u128, parent_is_sampled: Option<bool>) -> bool {
         if let Some(is_sampled) = parent_is_sampled.filter(|_| self.follows_parent) {
             return is_sampled;
         }
-        /// The bits of an ID that are random for sure.
-        const RANDOM: u32 = 56;
-        let low = trace & ((1 << RANDOM) - 1);
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            reason = "a share of 2^56"
-        )]
-        let place = low as u64 as f64 / (1_u64 << RANDOM) as f64;
-        place < self.share
+        let low = u32::try_from(trace & u128::from(u32::MAX)).unwrap_or(u32::MAX);
+        f64::from(low) / (f64::from(u32::MAX) + 1.0) < self.share
     }
 }
 
@@ -61,7 +53,7 @@ mod tests {
                 share,
                 follows_parent: true,
             };
-            let traces = (0..1000_u128).map(|number| number * (1 << 56) / 1000);
+            let traces = (0..1000_u128).map(|number| number * (1 << 32) / 1000);
             traces.filter(|id| sampler.records(*id, None)).count()
         };
         assert_eq!(

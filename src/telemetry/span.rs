@@ -76,7 +76,7 @@ impl Trace {
             trace: self.clone(),
             span: Box::new(proto::Span {
                 trace_id: self.id.to_be_bytes().to_vec(),
-                span_id: bytes(Some(id)),
+                id: bytes(Some(id)),
                 trace_state: self.state.clone(),
                 name,
                 kind: kind.into(),
@@ -133,7 +133,7 @@ impl Span {
 
     /// A request that is sent now continues this span.
     pub(crate) fn is_continued(&self) {
-        let id = self.span.span_id.as_slice().try_into();
+        let id = self.span.id.as_slice().try_into();
         let id = id.map_or(self.trace.root, u64::from_be_bytes);
         self.trace.current.store(id, Ordering::Relaxed);
     }

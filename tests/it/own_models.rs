@@ -170,15 +170,15 @@ fn each_provider_gets_a_configuration_that_works_as_it_is() {
     for name in names {
         let data = TempDir::new().unwrap();
         let folder = data.path().join("new");
-        let mut more = vec!["--provider", name, "--model", "gpt-4o"];
+        let mut options = vec!["--provider", name, "--model", "gpt-4o"];
         if name == "simulator" {
-            let url = [&more[..], &["--base-url", "http://127.0.0.1:9/v1"]].concat();
+            let url = [&options[..], &["--base-url", "http://127.0.0.1:9/v1"]].concat();
             assert_eq!(init(&folder, &url, &[]).0, Some(1), "it has no URL");
         } else {
-            more.extend(["--base-url", "http://127.0.0.1:9/v1"]);
+            options.extend(["--base-url", "http://127.0.0.1:9/v1"]);
         }
         let key = KEYS.map(|variable| (variable, "sk-of-a-vendor"));
-        let (code, stderr) = init(&folder, &more, &key);
+        let (code, stderr) = init(&folder, &options, &key);
         assert_eq!(code, Some(0), "{name}: {stderr}");
         for file in std::fs::read_dir(&folder).unwrap() {
             let file = file.unwrap();
@@ -192,13 +192,13 @@ fn each_provider_gets_a_configuration_that_works_as_it_is() {
             );
         }
         let config = folder.join("tollgate.toml");
-        let check = run(
+        let checked = run(
             &["check", "--offline", "--config", config.to_str().unwrap()],
             &[],
         );
-        let (stdout, stderr) = (text(&check.stdout), text(&check.stderr));
-        assert!(check.status.success(), "{name}: {stdout}{stderr}");
-        let (code, stderr) = init(&folder, &more, &key);
+        let (stdout, stderr) = (text(&checked.stdout), text(&checked.stderr));
+        assert!(checked.status.success(), "{name}: {stdout}{stderr}");
+        let (code, stderr) = init(&folder, &options, &key);
         assert_eq!(code, Some(1), "{name} was overwritten");
         assert!(stderr.contains("tollgate.toml"), "{stderr}");
     }

@@ -41,6 +41,7 @@ struct CallLabels {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[expect(clippy::struct_field_names, reason = "the labels' names")]
 struct TokenLabels {
     gen_ai_operation_name: &'static str,
     gen_ai_provider_name: String,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     base::outage::Outage,
     gateway::{Gateway, metrics::Snapshot},
+    telemetry::LAST_FLUSH,
 };
 
 /// Runs until shutdown is requested.
@@ -33,10 +34,7 @@ pub(crate) async fn close(gateway: &Gateway) {
             tracing::warn!(error, "the last metrics could not be sent");
         }
     };
-    if tokio::time::timeout(telemetry.longest_close(), last)
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(LAST_FLUSH, last).await.is_err() {
         tracing::warn!("the last spans and metrics could not be sent in time");
     }
 }
