@@ -75,6 +75,6 @@ async fn it_is_kept_when_the_account_is_deleted(given: Given) {
     assert!(connected.unwrap());
     assert!(!gets_it(&given, &elsewhere).await);
     let stored =
-        "SELECT count(*) FROM backoffice_spent WHERE claim LIKE '%acct_1%' OR digest LIKE '%ada%'";
+        "SELECT count(*) FROM backoffice_spent WHERE claim LIKE '%acct_1%' OR digest LIKE '%ada@%'";
     assert_eq!(given.count(stored).await, 0);
 }
