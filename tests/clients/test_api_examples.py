@@ -121,3 +121,11 @@ def test_readme(run, language, code, answer_language, answer):
 def test_the_programs_of_the_readme(run, language):
     [program] = [code for _, written, code in blocks("README.md") if written == language]
     assert "Tell me a story." in run(language, program)
+
+
+CLIENTS = [pytest.param(language, code, id=place) for place, language, code in blocks("docs/CLIENTS.md") if language != "console"]
+
+
+@pytest.mark.parametrize(("language", "code"), CLIENTS)
+def test_the_programs_for_clients(run, language, code):
+    assert "Tell me a story." in run(language, code)
