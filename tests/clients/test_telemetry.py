@@ -271,6 +271,8 @@ listen = "127.0.0.1:0"
 [operator]
 listen = "127.0.0.1:0"
 token_file = "operator.token"
+[store]
+url = "sqlite:data/tollgate.db"
 [providers.behind]
 kind = "openai"
 base_url = "{provider.settings["OPENAI_BASE_URL"]}"
