@@ -124,7 +124,7 @@ def test_the_spans_of_a_request_join_the_trace_of_its_client(tmp_path, collector
     assert charge["tollgate.charge.nano_usd"] == round(float(ledger["cost"]) * 1_000_000_000)
     assert charge["tollgate.outcome"] == "answered" and charge["tollgate.call.id"] == ledger["id"]
     assert collector.headers[0]["x-collector-key"] == "hidden" and "hidden" not in running.log()
-    assert not any(SECRET.encode() in body or b"sk-svc-" + b"x" in body for body in collector.bodies)
+    assert not any(SECRET.encode() in body for body in collector.bodies)
     key = running.settings["OPENAI_API_KEY"].encode()
     assert not any(key in body for body in collector.bodies)
 
