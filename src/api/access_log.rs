@@ -456,7 +456,8 @@ impl Drop for Line {
                 account_id: fields.account_id.as_deref(),
                 key_prefix: fields.key_prefix.as_deref(),
                 model: fields.model.as_deref(),
-                problem: fields.problem.as_deref().or(left),
+                problem: fields.problem.as_deref(),
+                has_left: !self.complete,
             });
         }
         tracing::info!(

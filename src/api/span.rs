@@ -2,9 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::extract::Request;
+use axum::{extract::Request, http::Method};
 
-use super::access_log::{Route, loggable, loggable_method};
+use super::access_log::{Route, loggable};
 use crate::{
     gateway::Gateway,
     telemetry::{Span, SpanKind, Trace},
@@ -29,6 +29,8 @@ pub(super) struct Answer<'a> {
     pub key_prefix: Option<&'a str>,
     pub model: Option<&'a str>,
     pub problem: Option<&'a str>,
+    /// Whether the client left before the end.
+    pub has_left: bool,
 }
 
 impl RequestSpan {
@@ -39,20 +41,23 @@ impl RequestSpan {
         route: Option<&Route>,
     ) -> Option<Self> {
         let telemetry = gateway.telemetry.as_ref()?;
+        if !telemetry.sends_traces() {
+            return None;
+        }
         let path = request.uri().path();
         if !path.starts_with("/v1/") {
             return None;
         }
         let trace = Trace::of(telemetry, request.headers());
-        let method = loggable_method(request.method());
+        let (method, in_name) = method(request.method());
         let route = route.map(Route::as_str);
         let name = match route {
-            Some(route) => format!("{method} {route}"),
-            None => method.clone().into_owned(),
+            Some(route) => format!("{in_name} {route}"),
+            None => in_name.to_owned(),
         };
         let mut span = trace.root(name, SpanKind::Server);
         if let Some(span) = &mut span {
-            span.set("http.request.method", method.into_owned());
+            span.set("http.request.method", method);
             span.set("url.path", loggable(path));
             span.set_if("http.route", route);
             let agent = request.headers().get(axum::http::header::USER_AGENT);
@@ -91,10 +96,22 @@ impl RequestSpan {
         // Not `gen_ai.request.model`: the attempts are the calls of a model, and a request would count as one more.
         span.set_if("tollgate.requested_model", answer.model);
         span.set_if("tollgate.error.code", self.error_code.as_deref());
+        if answer.has_left {
+            span.set("tollgate.client_left", true);
+        }
         // What the client has done wrong is no error of a server.
         if status >= 500 || (status < 400 && answer.problem.is_some()) {
             let kind = self.error_code.as_deref().unwrap_or("interrupted");
             span.fail(kind, answer.problem.unwrap_or_default());
         }
     }
+}
+
+/// A method by its name in the conventions, and in a span's name: any token is a method, and each would be a name.
+fn method(method: &Method) -> (&'static str, &'static str) {
+    const KNOWN: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+    ];
+    let known = KNOWN.iter().find(|known| **known == method.as_str());
+    known.map_or(("_OTHER", "HTTP"), |known| (known, known))
 }

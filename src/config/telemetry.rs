@@ -1,16 +1,19 @@
 //! Where traces and metrics are sent, by the environment variables that every program with OpenTelemetry reads.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::http::{HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
 use super::values::Environment;
-use crate::telemetry::{Sampler, Settings};
+use crate::telemetry::{Sampler, Settings, Target};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_BATCH_DELAY: Duration = Duration::from_secs(5);
 const DEFAULT_METRICS_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Exporters that programs know. Only `otlp` sends something here.
+const EXPORTERS: [&str; 6] = ["otlp", "none", "console", "logging", "prometheus", "zipkin"];
 
 /// What is wrong with a variable.
 pub(crate) struct VariableMistake {
@@ -29,26 +32,25 @@ pub(crate) fn telemetry(environment: &Environment) -> (Option<Settings>, Vec<Var
 }
 
 fn settings(variables: &mut Variables<'_>) -> Option<Settings> {
-    if variables.flag("OTEL_SDK_DISABLED") {
+    // Variables that other programs on this machine read as well are looked at only if something is sent.
+    if !variables.has_endpoint() || variables.flag("OTEL_SDK_DISABLED") {
         return None;
     }
-    let traces = variables.endpoint("TRACES", "/v1/traces");
-    let metrics = variables.endpoint("METRICS", "/v1/metrics");
+    let traces = variables.target("TRACES", "/v1/traces");
+    let metrics = variables.target("METRICS", "/v1/metrics");
     if traces.is_none() && metrics.is_none() {
         return None;
     }
-    variables.check_protocol();
     Some(Settings {
         traces,
         metrics,
-        headers: variables.headers(),
-        timeout: variables.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", DEFAULT_TIMEOUT),
         resource: variables.resource(),
         sampler: variables.sampler(),
         batch_delay: variables.milliseconds("OTEL_BSP_SCHEDULE_DELAY", DEFAULT_BATCH_DELAY),
         metrics_interval: variables
             .milliseconds("OTEL_METRIC_EXPORT_INTERVAL", DEFAULT_METRICS_INTERVAL),
         records_messages: variables.flag("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+        propagates: variables.propagates(),
     })
 }
 
@@ -80,46 +82,76 @@ impl Variables<'_> {
         }
     }
 
-    /// The URL for one kind of data: its own as it is, or the common one with a path.
-    fn endpoint(&mut self, kind: &str, path: &str) -> Option<Uri> {
+    fn has_endpoint(&self) -> bool {
+        ["", "TRACES_", "METRICS_"].iter().any(|kind| {
+            self.text(&format!("OTEL_EXPORTER_OTLP_{kind}ENDPOINT"))
+                .is_some()
+        })
+    }
+
+    /// Where one kind of data is sent; `None`: nowhere.
+    fn target(&mut self, kind: &str, path: &str) -> Option<Target> {
         let exporter = format!("OTEL_{kind}_EXPORTER");
-        match self.text(&exporter) {
-            Some("none") => return None,
-            Some("otlp") | None => {}
-            Some(_) => {
-                self.mistake(&exporter, "must be `otlp` or `none`");
-                return None;
-            }
+        let exporters = self.text(&exporter).unwrap_or("otlp").to_owned();
+        let mut exporters = exporters.split(',').map(str::trim);
+        if !exporters.clone().all(|name| EXPORTERS.contains(&name)) {
+            self.mistake(&exporter, "must be `otlp` or `none`");
         }
-        let own = format!("OTEL_EXPORTER_OTLP_{kind}_ENDPOINT");
-        let (name, url) = if let Some(url) = self.text(&own) {
-            (own.as_str(), url.to_owned())
-        } else {
-            let common = "OTEL_EXPORTER_OTLP_ENDPOINT";
-            (
-                common,
-                format!("{}{path}", self.text(common)?.trim_end_matches('/')),
-            )
-        };
+        // Other programs' exporters are not here.
+        if !exporters.any(|name| name == "otlp") {
+            return None;
+        }
+        let url = self.url(kind, path)?;
+        self.check_protocol(kind);
+        let timeout = self.own_or_common(kind, "TIMEOUT");
+        Some(Target {
+            url,
+            headers: self.headers(kind),
+            timeout: self.milliseconds(&timeout, DEFAULT_TIMEOUT),
+        })
+    }
+
+    /// The name of the variable for one kind of data if it is set, else that for all kinds.
+    fn own_or_common(&self, kind: &str, what: &str) -> String {
+        let own = format!("OTEL_EXPORTER_OTLP_{kind}_{what}");
+        match self.text(&own) {
+            Some(_) => own,
+            None => format!("OTEL_EXPORTER_OTLP_{what}"),
+        }
+    }
+
+    /// The URL for one kind of data: its own as it is, or the common one with a path.
+    fn url(&mut self, kind: &str, path: &str) -> Option<Uri> {
+        let common = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        let name = self.own_or_common(kind, "ENDPOINT");
+        let mut url = self.text(&name)?.to_owned();
+        if name == common {
+            url = format!("{}{path}", url.trim_end_matches('/'));
+        }
         let uri: Option<Uri> = url.parse().ok();
         let uri = uri.filter(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
         });
         if uri.is_none() {
-            let name = name.to_owned();
             self.mistake(&name, "must be a URL, e.g. `http://localhost:4318`");
         }
         uri
     }
 
-    fn check_protocol(&mut self) {
-        const NAME: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-        if !matches!(self.text(NAME), None | Some("http/protobuf")) {
+    fn check_protocol(&mut self, kind: &str) {
+        let name = self.own_or_common(kind, "PROTOCOL");
+        if !matches!(self.text(&name), None | Some("http/protobuf")) {
             self.mistake(
-                NAME,
+                &name,
                 "must be `http/protobuf`, which collectors take at port 4318; there is no other protocol here",
             );
         }
+    }
+
+    /// Whether W3C trace context is among the propagators.
+    fn propagates(&self) -> bool {
+        let names = self.text("OTEL_PROPAGATORS").unwrap_or("tracecontext");
+        names.split(',').any(|name| name.trim() == "tracecontext")
     }
 
     /// `name=value` separated by commas, with percent encoding.
@@ -144,14 +176,14 @@ impl Variables<'_> {
         pairs
     }
 
-    fn headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {
-        const NAME: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+    fn headers(&mut self, kind: &str) -> Vec<(HeaderName, HeaderValue)> {
+        let name = self.own_or_common(kind, "HEADERS");
         let mut headers = Vec::new();
-        for (key, value) in self.pairs(NAME) {
+        for (key, value) in self.pairs(&name) {
             let key = HeaderName::try_from(key).ok();
             let value = HeaderValue::try_from(value).ok();
             let Some((key, mut value)) = key.zip(value) else {
-                self.mistake(NAME, "has a name or a value that no header can have");
+                self.mistake(&name, "has a name or a value that no header can have");
                 continue;
             };
             value.set_sensitive(true);
@@ -160,20 +192,22 @@ impl Variables<'_> {
         headers
     }
 
+    /// What is said of this program; each name is there once.
     fn resource(&mut self) -> Vec<(String, String)> {
-        let mut resource = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
-        let named = resource.iter().position(|(key, _)| key == "service.name");
-        let named = named.map(|at| resource.remove(at).1);
-        let name = self.text("OTEL_SERVICE_NAME").map(str::to_owned).or(named);
-        let name = name.unwrap_or_else(|| "tollgate".into());
         let known = [
-            ("service.name", name.as_str()),
-            ("service.version", env!("CARGO_PKG_VERSION")),
-            ("telemetry.sdk.name", "tollgate"),
-            ("telemetry.sdk.language", "rust"),
+            ("service.name", "tollgate".to_owned()),
+            ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+            // Tells the gateways of a fleet apart, whose totals would replace each other.
+            ("service.instance.id", instance()),
+            ("telemetry.sdk.name", "tollgate".to_owned()),
+            ("telemetry.sdk.language", "rust".to_owned()),
         ];
-        let known = known.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        known.into_iter().chain(resource).collect()
+        let known = known.map(|(key, value)| (key.to_owned(), value));
+        let mut resource = BTreeMap::from(known);
+        resource.extend(self.pairs("OTEL_RESOURCE_ATTRIBUTES"));
+        let name = self.text("OTEL_SERVICE_NAME").map(str::to_owned);
+        resource.extend(name.map(|name| ("service.name".to_owned(), name)));
+        resource.into_iter().collect()
     }
 
     fn sampler(&mut self) -> Sampler {
@@ -221,5 +255,141 @@ impl Variables<'_> {
         }
         self.mistake(name, "must be a number of milliseconds");
         default
+    }
+}
+
+/// A random UUID for this process.
+fn instance() -> String {
+    let random = rand::random::<u128>();
+    let version = 4 << 76;
+    let variant = 2 << 62;
+    let id = random & !(0xf << 76) & !(3 << 62) | version | variant;
+    let hex = format!("{id:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    parts.map(|part| &hex[part]).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Settings, telemetry};
+
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
+
+    fn read(variables: &[(&str, &str)]) -> (Option<Settings>, Vec<String>) {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let (settings, mistakes) = telemetry(&variables.iter().map(owned).collect());
+        (
+            settings,
+            mistakes.into_iter().map(|mistake| mistake.name).collect(),
+        )
+    }
+
+    fn settings(more: &[(&str, &str)]) -> Settings {
+        let variables: Vec<_> = [ENDPOINT].iter().chain(more).copied().collect();
+        let (settings, mistakes) = read(&variables);
+        assert_eq!(mistakes, Vec::<String>::new());
+        settings.expect("there is an endpoint")
+    }
+
+    #[test]
+    fn nothing_is_looked_at_without_an_endpoint() {
+        let elsewhere = [
+            ("OTEL_SDK_DISABLED", "1"),
+            ("OTEL_TRACES_EXPORTER", "nothing"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ];
+        let (settings, mistakes) = read(&elsewhere);
+        assert!(settings.is_none() && mistakes.is_empty(), "{mistakes:?}");
+    }
+
+    #[test]
+    fn each_kind_of_data_has_its_own_target() {
+        let common = settings(&[]);
+        let urls = |settings: &Settings| {
+            let targets = [&settings.traces, &settings.metrics];
+            targets.map(|target| target.as_ref().map(|target| target.url.to_string()))
+        };
+        let url = |text: &str| Some(text.to_owned());
+        let both = [
+            url("http://collector:4318/v1/traces"),
+            url("http://collector:4318/v1/metrics"),
+        ];
+        assert_eq!(urls(&common), both);
+        let own = settings(&[
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces/in"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=a%20b"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=common"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "250"),
+        ]);
+        assert_eq!(urls(&own)[0], url("https://traces/in"));
+        let (traces, metrics) = own.traces.zip(own.metrics).expect("both are sent");
+        assert_eq!(traces.headers.len(), 1);
+        assert_eq!(traces.headers[0].1, "a b");
+        assert_eq!(metrics.headers[0].1, "common");
+        assert_eq!(metrics.timeout, Duration::from_millis(250));
+        assert_eq!(traces.timeout, super::DEFAULT_TIMEOUT);
+    }
+
+    #[test]
+    fn other_exporters_are_not_here() {
+        let of = |exporters| {
+            let settings = settings(&[("OTEL_METRICS_EXPORTER", exporters)]);
+            (settings.traces.is_some(), settings.metrics.is_some())
+        };
+        assert_eq!(of("prometheus"), (true, false));
+        assert_eq!(of("none"), (true, false));
+        assert_eq!(of("console, otlp"), (true, true));
+    }
+
+    #[test]
+    fn mistakes_name_their_variables() {
+        for (name, value) in [
+            ("OTEL_SDK_DISABLED", "maybe"),
+            ("OTEL_TRACES_EXPORTER", "oltp"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4318"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "no value"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+            ("OTEL_TRACES_SAMPLER", "sometimes"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "team"),
+        ] {
+            let (_, mistakes) = read(&[ENDPOINT, (name, value)]);
+            assert!(mistakes.iter().any(|named| named == name), "{mistakes:?}");
+            assert!(mistakes.iter().all(|named| named == name), "{mistakes:?}");
+        }
+    }
+
+    #[test]
+    fn the_resource_names_each_attribute_once() {
+        let resource = settings(&[
+            (
+                "OTEL_RESOURCE_ATTRIBUTES",
+                "service.version=2,service.name=a,team=x,team=y",
+            ),
+            ("OTEL_SERVICE_NAME", "b"),
+        ]);
+        let of = |name: &str| {
+            let mut named = resource.resource.iter().filter(|(key, _)| key == name);
+            let value = named.next().map(|(_, value)| value.clone());
+            assert!(named.next().is_none(), "{name} is there twice");
+            value.unwrap_or_default()
+        };
+        assert_eq!(
+            [of("service.name"), of("service.version"), of("team")],
+            ["b", "2", "y"]
+        );
+        let other = settings(&[]);
+        let instance = of("service.instance.id");
+        assert_eq!(instance.len(), 36, "{instance}");
+        assert!(!other.resource.iter().any(|(_, value)| *value == instance));
+    }
+
+    #[test]
+    fn traces_go_on_unless_the_operator_says_no() {
+        assert!(settings(&[]).propagates);
+        assert!(settings(&[("OTEL_PROPAGATORS", "baggage, tracecontext")]).propagates);
+        assert!(!settings(&[("OTEL_PROPAGATORS", "none")]).propagates);
     }
 }

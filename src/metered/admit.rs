@@ -52,6 +52,8 @@ pub(crate) struct Admitted {
     reserved: u64,
     /// The tokens of the steps before, which are settled in the window already.
     counted: u64,
+    /// The well-known name of the provider.
+    vendor: Option<Arc<str>>,
     pub spans: Spans,
 }
 
@@ -128,6 +130,7 @@ pub(crate) async fn admit(
         input,
         reserved: need.tokens,
         counted: 0,
+        vendor: None,
         spans: Spans::of(call),
     })
 }
@@ -161,6 +164,7 @@ impl Admitted {
     pub(crate) fn set_deployment(&mut self, deployment: &Deployment) {
         self.hold.set_deployment(&deployment.name);
         self.provider_prices.clone_from(&deployment.cost);
+        self.vendor = Some(deployment.vendor.clone());
     }
 
     /// Sets the model that answers, at whose prices the call is charged.
@@ -302,7 +306,7 @@ impl Admitted {
     ) -> Result<(), GatewayError> {
         tokio::pin!(timeout);
         let mut is_logged = false;
-        let mut span = self.spans.charge();
+        let span = self.spans.charge();
         loop {
             match self.hold.charge(usage, outcome).await {
                 Ok(call) => {
@@ -310,7 +314,7 @@ impl Admitted {
                     spans::charged(span, &call);
                     self.reservation
                         .settle(usage.total().saturating_sub(self.counted));
-                    self.gateway.metrics.ended(&call);
+                    self.gateway.metrics.ended(&call, self.vendor.as_deref());
                     if let Some(charged) = call.charged {
                         self.gateway.traffic.charged(charged);
                         let left = charged.balance_after;
@@ -321,9 +325,6 @@ impl Admitted {
                 // The client sent its request again meanwhile, and has paid for that.
                 Err(LedgerError::KeySpent) => return Err(KeyTaken::InProgress.into()),
                 Err(error) if !is_logged => {
-                    if let Some(span) = &mut span {
-                        span.fail("store_unavailable", &error.to_string());
-                    }
                     tracing::error!(%error, call = self.hold.id().0, "writing a charge failed; retrying every 100 ms");
                     is_logged = true;
                 }
@@ -331,7 +332,12 @@ impl Admitted {
             }
             tokio::select! {
                 () = tokio::time::sleep(CHARGE_INTERVAL) => {}
-                () = &mut timeout => return Err(GatewayError::CreditUnavailable),
+                () = &mut timeout => {
+                    if let Some(mut span) = span {
+                        span.fail("store_unavailable", "the charge could not be written in time");
+                    }
+                    return Err(GatewayError::CreditUnavailable);
+                }
             }
         }
     }
@@ -385,7 +391,7 @@ impl Admitted {
         self.reservation.settle(tokens);
         self.hold.set_reservations(self.reservation.reservations());
         if let Some(call) = self.hold.release(outcome, failure) {
-            self.gateway.metrics.ended(&call);
+            self.gateway.metrics.ended(&call, self.vendor.as_deref());
         }
     }
 }

@@ -63,6 +63,9 @@ trait Question {
 
     /// The reported usage, as far as it is known.
     fn usage(&self, answer: &Self::Answer) -> Option<Usage>;
+
+    /// When the first part of a stream arrived.
+    fn first_part_at(&self, answer: &Self::Answer) -> Option<Instant>;
 }
 
 /// Asks the call's model, and a hybrid's other targets if it fails. After a poor answer a better model is tried once;
@@ -80,6 +83,7 @@ async fn best_of<Q: Question>(
                 if let Some(error) = question.defect(call, &answer).filter(|_| poor.is_none()) {
                     let target = call.route.target.clone();
                     if attempts.escalates(call, &error, admitted, true) {
+                        admitted.spans.discarded(question.usage(&answer));
                         let deployment = attempt.deployment.clone();
                         attempts.rejected_answer(attempt, &error, admitted);
                         poor = Some(Poor {
@@ -90,7 +94,7 @@ async fn best_of<Q: Question>(
                         continue;
                     }
                 }
-                admitted.spans.first_byte(call);
+                admitted.spans.first_chunk(question.first_part_at(&answer));
                 attempts.answered(attempt);
                 if let Some(poor) = poor {
                     admitted.add_discarded(&poor.deployment, question.usage(&poor.answer));
@@ -159,6 +163,10 @@ impl Question for Whole {
     fn usage(&self, answer: &Self::Answer) -> Option<Usage> {
         answer.usage
     }
+
+    fn first_part_at(&self, _: &Self::Answer) -> Option<Instant> {
+        None
+    }
 }
 
 /// The beginning of a stream, up to where a reader has enough of it.
@@ -178,11 +186,12 @@ impl<R: Reader> Question for Beginning<R> {
             left: longest,
         };
         let begun = begin(call, deployment, (self.0)(call), &mut time_left);
-        let (parts, reader) = begun.await?;
+        let (parts, reader, first_part_at) = begun.await?;
         Ok(Opened {
             parts,
             reader,
             time_left,
+            first_part_at,
         })
     }
 
@@ -193,6 +202,10 @@ impl<R: Reader> Question for Beginning<R> {
     /// Unknown: a stream reports usage at its end, which is not read.
     fn usage(&self, _: &Self::Answer) -> Option<Usage> {
         None
+    }
+
+    fn first_part_at(&self, opened: &Self::Answer) -> Option<Instant> {
+        opened.first_part_at
     }
 }
 
@@ -241,6 +254,7 @@ pub(crate) struct Opened<R> {
     pub parts: Parts,
     pub reader: R,
     pub time_left: TimeLeft,
+    first_part_at: Option<Instant>,
 }
 
 async fn begin<R: Reader>(
@@ -248,19 +262,23 @@ async fn begin<R: Reader>(
     deployment: &Deployment,
     mut reader: R,
     time_left: &mut TimeLeft,
-) -> Result<(Parts, R), UpstreamError> {
+) -> Result<(Parts, R, Option<Instant>), UpstreamError> {
     let opening = deployment.provider.stream(call, &deployment.upstream_model);
     let mut parts = time_left.of(opening).await??;
+    let mut first_part_at = None;
     loop {
         let next = within(reader.timeout(), parts.next());
         let enough = match time_left.of(next).await {
-            Ok(Some(Some(Ok(part)))) => reader.read(part)?,
+            Ok(Some(Some(Ok(part)))) => {
+                first_part_at.get_or_insert_with(Instant::now);
+                reader.read(part)?
+            }
             Ok(Some(Some(Err(error)))) | Err(error) => reader.broke(error).map(|()| true)?,
             Ok(Some(None)) => reader.end().map(|()| true)?,
             Ok(None) => true,
         };
         if enough {
-            return Ok((parts, reader));
+            return Ok((parts, reader, first_part_at));
         }
     }
 }

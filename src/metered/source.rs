@@ -109,7 +109,7 @@ impl Source {
     ) -> Result<Option<Part>, Failure> {
         loop {
             if let Some(part) = self.ready.pop_front() {
-                means.admitted.spans.part(&part);
+                self.describe(&part, means);
                 return Ok(Some(part));
             }
             let Some(live) = &mut self.live else {
@@ -119,10 +119,10 @@ impl Source {
                 return Err(error.into());
             }
             let part = live.time_left.of(live.parts.next()).await?.transpose()?;
-            if let Some(part) = &part {
-                means.admitted.spans.part(part);
-            }
             let Some(collected) = &mut live.collected else {
+                if let Some(part) = &part {
+                    self.describe(part, means);
+                }
                 return Ok(part);
             };
             if let Some(part) = part {
@@ -140,6 +140,13 @@ impl Source {
                     None => Box::pin(self.step(means, None)).await?,
                 }
             }
+        }
+    }
+
+    /// Tells the span of a part. With built-in tools it is told of each step's whole answer.
+    fn describe(&self, part: &Part, means: &mut CallParts<'_>) {
+        if self.steps.is_none() {
+            means.admitted.spans.part(part);
         }
     }
 
@@ -176,6 +183,7 @@ impl Source {
                 parts,
                 reader,
                 time_left,
+                ..
             } = opened;
             if !reader.is_over {
                 self.ready.extend(reader.relayed);

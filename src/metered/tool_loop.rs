@@ -135,7 +135,8 @@ impl Steps {
             let name = toolbox.label(name);
             let outcome = ran.outcome.as_str();
             if let Some(span) = span.as_mut().filter(|_| ran.outcome != ToolOutcome::Done) {
-                span.fail(outcome, &ran.text);
+                // Without the result, which quotes the arguments.
+                span.fail(outcome, "");
             }
             drop(span);
             gateway.metrics.ran_tool(name, outcome);

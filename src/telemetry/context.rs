@@ -31,8 +31,11 @@ impl Parent {
         let states = headers.get_all(TRACE_STATE).iter();
         let states: Option<Vec<_>> = states.map(|state| state.to_str().ok()).collect();
         let state = states.unwrap_or_default().join(",");
-        let is_plain =
-            state.len() <= MAX_STATE && !state.bytes().any(|byte| byte.is_ascii_control());
+        // Providers and collectors get it, and must not get keys.
+        let has_key = state.contains("sk-svc-");
+        let is_plain = !has_key
+            && state.len() <= MAX_STATE
+            && !state.bytes().any(|byte| byte.is_ascii_control());
         Some(Self {
             trace,
             span,

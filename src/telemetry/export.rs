@@ -2,11 +2,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use axum::http::{Request, StatusCode, Uri, header};
+use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use prometheus_client::metrics::counter::Counter;
@@ -17,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Settings, exposition,
+    Settings, Target, exposition,
     proto::{
         KeyValue, Metrics, Resource, ResourceMetrics, ResourceSpans, Response, Scope, ScopeMetrics,
         ScopeSpans, Span, Traces,
@@ -28,8 +31,12 @@ use crate::{base::outage::Outage, net::connect};
 
 /// Most spans that wait to be sent; what ends while so many wait is dropped.
 const QUEUED: usize = 8192;
+/// Most bytes of these spans, which may have prompts.
+const QUEUED_BYTES: usize = 32 << 20;
 /// Most spans of one request to the collector.
 const BATCH: usize = 512;
+/// A batch is sent once its spans have this many bytes. Collectors refuse requests of more than some megabytes.
+const BATCH_BYTES: usize = 2 << 20;
 /// How often one batch is sent before it is dropped.
 const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -43,6 +50,8 @@ pub(crate) struct Telemetry {
     settings: Settings,
     client: connect::Client,
     queue: mpsc::Sender<Span>,
+    /// Of the spans in the queue.
+    queued_bytes: AtomicUsize,
     /// Taken by the task that sends.
     waiting: Mutex<Option<mpsc::Receiver<Span>>>,
     dropped: Counter,
@@ -67,10 +76,13 @@ impl fmt::Debug for Telemetry {
 impl Telemetry {
     pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, String> {
         let (queue, waiting) = mpsc::channel(QUEUED);
+        let targets = settings.traces.iter().chain(&settings.metrics);
+        let timeout = targets.map(|target| target.timeout).max();
         Ok(Arc::new(Self {
-            client: connect::client(settings.timeout)?,
+            client: connect::client(timeout.unwrap_or_default())?,
             settings,
             queue,
+            queued_bytes: AtomicUsize::new(0),
             waiting: Mutex::new(Some(waiting)),
             dropped: Counter::default(),
             started: now(),
@@ -87,8 +99,20 @@ impl Telemetry {
         self.settings.records_messages
     }
 
+    /// Whether traces are sent anywhere.
+    pub(crate) fn sends_traces(&self) -> bool {
+        self.settings.traces.is_some()
+    }
+
+    pub(super) fn propagates(&self) -> bool {
+        self.settings.propagates
+    }
+
     pub(super) fn ended(&self, span: Span) {
-        if self.queue.try_send(span).is_err() {
+        let bytes = span.encoded_len();
+        let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > QUEUED_BYTES || self.queue.try_send(span).is_err() {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.dropped.inc();
         }
     }
@@ -114,38 +138,42 @@ impl Telemetry {
         let Some(mut waiting) = taken else { return };
         let mut stage = self.stage.subscribe();
         let mut sending = Outage::new("sending spans to the OpenTelemetry collector");
-        let mut batch = Vec::new();
+        let mut batch = Batch::default();
         loop {
             let first = tokio::select! {
                 first = waiting.recv() => first,
                 _ = stage.wait_for(|stage| *stage != Stage::Sending) => break,
             };
             let Some(first) = first else { return };
-            batch.push(first);
+            self.add(&mut batch, first);
             let until = Instant::now() + self.settings.batch_delay;
-            while batch.len() < BATCH {
+            while !batch.is_full() {
                 let next = tokio::select! {
                     next = timeout_at(until, waiting.recv()) => next,
                     _ = stage.wait_for(|stage| *stage != Stage::Sending) => break,
                 };
                 let Ok(Some(next)) = next else { break };
-                batch.push(next);
+                self.add(&mut batch, next);
             }
-            self.send_spans(std::mem::take(&mut batch), &mut sending)
-                .await;
+            self.send_spans(&mut batch, &mut sending).await;
         }
         waiting.close();
         while let Some(span) = waiting.recv().await {
-            batch.push(span);
-            if batch.len() == BATCH {
-                self.send_spans(std::mem::take(&mut batch), &mut sending)
-                    .await;
+            self.add(&mut batch, span);
+            if batch.is_full() {
+                self.send_spans(&mut batch, &mut sending).await;
             }
         }
-        if !batch.is_empty() {
-            self.send_spans(batch, &mut sending).await;
-        }
+        self.send_spans(&mut batch, &mut sending).await;
         self.stage.send_replace(Stage::Closed);
+    }
+
+    /// Moves a span from the queue to a batch.
+    fn add(&self, batch: &mut Batch, span: Span) {
+        let bytes = span.encoded_len();
+        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        batch.bytes += bytes;
+        batch.spans.push(span);
     }
 
     /// Sends what waits, and no more after that. Nothing is sent twice from now on.
@@ -155,8 +183,9 @@ impl Telemetry {
         let _ = stage.wait_for(|stage| *stage == Stage::Closed).await;
     }
 
-    async fn send_spans(&self, spans: Vec<Span>, sending: &mut Outage) {
-        let Some(url) = &self.settings.traces else {
+    async fn send_spans(&self, batch: &mut Batch, sending: &mut Outage) {
+        let spans = std::mem::take(batch).spans;
+        let Some(target) = self.settings.traces.as_ref().filter(|_| !spans.is_empty()) else {
             return;
         };
         let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
@@ -169,7 +198,7 @@ impl Telemetry {
                 }],
             }],
         };
-        let sent = self.send(url, &message).await;
+        let sent = self.send(target, &message).await;
         sending.log(&sent);
         if sent.is_err() {
             self.dropped.inc_by(count);
@@ -178,7 +207,7 @@ impl Telemetry {
 
     /// Sends metrics, which are in `OpenMetrics` text. What cannot be sent is in the next ones, because they are totals.
     pub(crate) async fn send_metrics(&self, text: &str) -> Result<(), String> {
-        let Some(url) = &self.settings.metrics else {
+        let Some(target) = &self.settings.metrics else {
             return Ok(());
         };
         let message = Metrics {
@@ -190,7 +219,7 @@ impl Telemetry {
                 }],
             }],
         };
-        self.send(url, &message).await
+        self.send(target, &message).await
     }
 
     fn resource(&self) -> Resource {
@@ -201,12 +230,12 @@ impl Telemetry {
         }
     }
 
-    async fn send(&self, url: &Uri, message: &impl Message) -> Result<(), String> {
+    async fn send(&self, target: &Target, message: &impl Message) -> Result<(), String> {
         let body = Bytes::from(message.encode_to_vec());
         let mut pause = FIRST_PAUSE;
         let mut attempts = 1;
         loop {
-            let posted = timeout(self.settings.timeout, self.post(url, body.clone())).await;
+            let posted = timeout(target.timeout, self.post(target, body.clone())).await;
             let failure = match posted {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(failure)) => failure,
@@ -226,9 +255,10 @@ impl Telemetry {
         }
     }
 
-    async fn post(&self, url: &Uri, body: Bytes) -> Result<(), Failure> {
+    async fn post(&self, target: &Target, body: Bytes) -> Result<(), Failure> {
+        let url = &target.url;
         let mut request = Request::post(url).header(header::CONTENT_TYPE, "application/x-protobuf");
-        for (name, value) in &self.settings.headers {
+        for (name, value) in &target.headers {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body));
@@ -257,6 +287,19 @@ impl Telemetry {
             ),
             retry_after: retry_after.map(Duration::from_secs),
         })
+    }
+}
+
+/// Spans that are sent together.
+#[derive(Default)]
+struct Batch {
+    spans: Vec<Span>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.spans.len() >= BATCH || self.bytes >= BATCH_BYTES
     }
 }
 

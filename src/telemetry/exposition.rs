@@ -131,6 +131,7 @@ impl Family<'_> {
                 "seconds" => "s".into(),
                 "bytes" => "By".into(),
                 "" => String::new(),
+                "tokens" => "{token}".into(),
                 unit => format!("{{{unit}}}"),
             },
             data: Some(data),
@@ -139,7 +140,8 @@ impl Family<'_> {
 }
 
 fn attributes(labels: &[(&str, String)]) -> Vec<KeyValue> {
-    let labels = labels.iter();
+    // An empty label is one that is not there.
+    let labels = labels.iter().filter(|(_, value)| !value.is_empty());
     let labels = labels.map(|(name, value)| KeyValue::new(&dotted(name), value.as_str()));
     labels.collect()
 }

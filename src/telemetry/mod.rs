@@ -15,5 +15,5 @@ mod span;
 
 pub(crate) use export::{LAST_FLUSH, Telemetry};
 pub(crate) use proto::SpanKind;
-pub use settings::{Sampler, Settings};
+pub use settings::{Sampler, Settings, Target};
 pub(crate) use span::{Span, Trace};

@@ -7,12 +7,9 @@ use axum::http::{HeaderName, HeaderValue, Uri};
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where traces go; `None`: nowhere.
-    pub traces: Option<Uri>,
-    pub metrics: Option<Uri>,
-    /// Headers of every request to the collector. They may have secrets, so their values are marked as sensitive.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    pub timeout: Duration,
-    /// What is said of this program: its service's name first.
+    pub traces: Option<Target>,
+    pub metrics: Option<Target>,
+    /// What is said of this program.
     pub resource: Vec<(String, String)>,
     pub sampler: Sampler,
     /// How long spans wait for others to be sent with them.
@@ -20,6 +17,18 @@ pub struct Settings {
     pub metrics_interval: Duration,
     /// Whether spans have the prompts and the answers.
     pub records_messages: bool,
+    /// Whether traces go on from clients and to providers.
+    pub propagates: bool,
+}
+
+/// Where one kind of data is sent.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub url: Uri,
+    /// Headers of every request to the collector. They may have secrets, so their values are marked as sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Of one attempt.
+    pub timeout: Duration,
 }
 
 /// Which requests are recorded.

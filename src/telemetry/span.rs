@@ -37,7 +37,10 @@ pub(crate) struct Trace {
 impl Trace {
     /// The trace of a request with these headers: that of the client, or a new one.
     pub(crate) fn of(telemetry: &Arc<Telemetry>, headers: &HeaderMap) -> Arc<Self> {
-        let parent = Parent::of(headers);
+        let parent = telemetry
+            .propagates()
+            .then(|| Parent::of(headers))
+            .flatten();
         let id = parent
             .as_ref()
             .map_or_else(|| rand::random_range(1..=u128::MAX), |parent| parent.trace);
@@ -89,6 +92,9 @@ impl Trace {
 
     /// The lines of a request's head that make its receiver continue this trace.
     pub(crate) fn head_lines(&self) -> String {
+        if !self.telemetry.propagates() {
+            return String::new();
+        }
         let span = self.current.load(Ordering::Relaxed);
         let parent = context::written(self.id, span, self.is_recorded);
         let state = match self.state.as_str() {

@@ -55,6 +55,8 @@ class Collector:
     def __init__(self):
         self.spans, self.metrics, self.headers, self.bodies = [], {}, [], []
         self.status, self.requests = 200, 0
+        self.answers = threading.Event()
+        self.answers.set()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -78,6 +80,7 @@ class Collector:
 
     def take(self, path, headers, body):
         self.requests += 1
+        self.answers.wait()
         if self.status != 200:
             return self.status, b""
         assert headers["content-type"] == "application/x-protobuf"
@@ -113,6 +116,11 @@ class Collector:
             named.setdefault(span.name, []).append(span)
         return named
 
+    def hold(self):
+        """Answers nothing from now on."""
+        self.answers.clear()
+
     def close(self):
+        self.answers.set()
         self.server.shutdown()
         self.server.server_close()

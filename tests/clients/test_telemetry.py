@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -187,6 +188,67 @@ def test_prompts_are_there_only_if_the_operator_wants_them(tmp_path, collector):
             assert output == {"role": "assistant", "parts": [{"type": "text", "content": said}], "finish_reason": "stop"}
 
 
+def test_a_streamed_call_of_a_tool_is_recorded_like_one_that_is_not_streamed(tmp_path, collector):
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    text = '[[sim tool=look {"at":"it"}]]'
+    with gateway(tmp_path, collector, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true") as running:
+        said = []
+        for stream in (False, True):
+            trace, _, headers = trace_parent()
+            answer = ask(running, text, headers, tools=[tool], stream=stream)
+            if stream:
+                list(answer)
+            [output] = json.loads(one(collector.trace(trace)[f"chat {MODEL}"])["gen_ai.output.messages"])
+            [call] = [part for part in output["parts"] if part["type"] == "tool_call"]
+            assert call.pop("id")
+            said.append(call)
+            assert output["finish_reason"] == "tool_calls"
+    assert said == [{"type": "tool_call", "name": "look", "arguments": '{"at":"it"}'}] * 2
+
+
+def test_a_tool_that_fails_does_not_give_its_arguments_away(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        trace, _, headers = trace_parent()
+        arguments = json.dumps({"amount": SECRET, "from": "ether", "to": "gwei"})
+        ask(running, f"[[sim tool=convert_units {arguments}]]", headers, model=TOOL_MODEL)
+        tool = one(collector.trace(trace)["execute_tool convert_units"])
+    assert tool.failed and tool["error.type"] == "bad_arguments"
+    assert not any(SECRET.encode() in body for body in collector.bodies)
+
+
+def test_a_client_that_leaves_is_no_error_of_the_server(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        trace, _, headers = trace_parent()
+        stream = ask(running, "[[sim tokens=200 delay_ms=5]]", headers, stream=True)
+        next(iter(stream))
+        stream.close()
+        request = one(collector.trace(trace)["POST /v1/chat/completions"])
+    assert request["tollgate.client_left"] is True and not request.failed
+
+
+def test_a_method_that_nobody_knows_makes_no_name(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        trace, _, headers = trace_parent()
+        url = running.settings["OPENAI_BASE_URL"] + "/models"
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(urllib.request.Request(url, headers=headers, method="SURPRISE"), timeout=10)
+        [[request]] = collector.trace(trace, "HTTP /v1/models").values()
+    assert request["http.request.method"] == "_OTHER"
+
+
+def test_a_collector_that_never_answers_does_not_hold_up_the_stop(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        ask(running)
+        collector.hold()
+        waits = collector.requests
+        while collector.requests == waits:
+            time.sleep(0.02)
+        began = time.monotonic()
+    # The last ones may take five seconds; one attempt may take ten.
+    assert time.monotonic() - began < 9
+    assert "cut off" not in running.log()
+
+
 def test_what_is_not_sampled_is_passed_on_and_not_recorded(tmp_path, collector):
     with gateway(tmp_path, collector) as running:
         _, _, unsampled = trace_parent("00")
@@ -208,19 +270,28 @@ def test_no_trace_is_recorded_but_those_of_clients(tmp_path, collector):
 
 def test_metrics_have_the_names_of_the_conventions_and_ours(tmp_path, collector):
     with gateway(tmp_path, collector, OTEL_TRACES_EXPORTER="none") as running:
-        usage = [ask(running).usage for _ in range(3)]
+        usage = [ask(running).usage for _ in range(2)]
+        streamed = list(ask(running, stream=True, stream_options={"include_usage": True}))
+        usage.append(streamed[-1].usage)
         ours = running.operator("/metrics")
     assert collector.spans == []
     tokens = collector.metrics["gen_ai.client.token.usage"].histogram
     by_type = {attributes(point.attributes)["gen_ai.token.type"]: point for point in tokens.data_points}
     assert by_type["input"].count == by_type["output"].count == 3
     assert by_type["input"].sum == sum(each.prompt_tokens for each in usage)
-    for name in ("gen_ai.server.request.duration", "gen_ai.server.time_to_first_token"):
+    assert collector.metrics["gen_ai.client.token.usage"].unit == "{token}"
+    # There is a first token of a stream alone.
+    for name, calls in (("gen_ai.server.request.duration", 3), ("gen_ai.server.time_to_first_token", 1)):
         metric = collector.metrics[name]
         [point] = metric.histogram.data_points
-        assert (metric.unit, point.count, sum(point.bucket_counts)) == ("s", 3, 3)
+        assert (metric.unit, point.count, sum(point.bucket_counts)) == ("s", calls, calls)
         assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
-        assert attributes(point.attributes)["gen_ai.request.model"] == MODEL
+        assert attributes(point.attributes) == {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "simulator",
+            "gen_ai.request.model": MODEL,
+            "gen_ai.response.model": MODEL,
+        }
     requests = collector.metrics["tollgate_requests"].sum
     assert requests.is_monotonic and requests.aggregation_temporality == 2
     counted = {attributes(point.attributes)["route"]: point.as_double for point in requests.data_points}
@@ -239,7 +310,9 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(tmp_path, collect
         while "sending spans to the OpenTelemetry collector failed" not in running.log():
             assert time.monotonic() < deadline, running.log()
             time.sleep(0.05)
-        assert "dropped_spans_total" in running.operator("/metrics")
+        while "tollgate_dropped_spans_total 0\n" in running.operator("/metrics"):
+            assert time.monotonic() < deadline, running.operator("/metrics")
+            time.sleep(0.05)
         collector.status = 200
         trace, _, headers = trace_parent()
         ask(running, headers=headers)
@@ -310,7 +383,7 @@ output = "2"
                 if stream:
                     list(answer)
                 deadline = time.monotonic() + 10
-                while len(collector.trace(trace).get("charge", [])) < 2:
+                while sum(len(collector.trace(trace).get(name, [])) for name in ("charge", "POST /v1/chat/completions")) < 4:
                     assert time.monotonic() < deadline, collector.trace(trace)
                     time.sleep(0.05)
                 spans = collector.trace(trace)

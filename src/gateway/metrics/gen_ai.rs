@@ -10,6 +10,9 @@ use super::Histograms;
 use crate::ledger::Call;
 
 /// The bounds that the conventions propose.
+const FIRST_TOKEN: [f64; 16] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+];
 const SECONDS: [f64; 14] = [
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 ];
@@ -33,7 +36,7 @@ const TOKENS: [f64; 14] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     gen_ai_operation_name: &'static str,
-    /// The provider's name in the configuration.
+    /// The provider's well-known name, else its name in the configuration.
     gen_ai_provider_name: String,
     gen_ai_request_model: String,
     gen_ai_response_model: String,
@@ -60,11 +63,12 @@ pub(super) struct GenAi {
 impl GenAi {
     pub(super) fn new() -> Self {
         let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
+        let first_token: fn() -> Histogram = || Histogram::new(FIRST_TOKEN);
         let tokens: fn() -> Histogram = || Histogram::new(TOKENS);
         let new = Self {
             registry: Registry::default(),
             duration: Family::new_with_constructor(seconds),
-            first_token: Family::new_with_constructor(seconds),
+            first_token: Family::new_with_constructor(first_token),
             tokens: Family::new_with_constructor(tokens),
         };
         new.registered()
@@ -80,20 +84,21 @@ impl GenAi {
         );
         registry.register_with_unit(
             "gen_ai_server_time_to_first_token",
-            "Time from a call's admission to its provider's first byte",
+            "Time from the admission of a streamed call to its provider's first part",
             Unit::Seconds,
             self.first_token.clone(),
         );
-        registry.register(
+        registry.register_with_unit(
             "gen_ai_client_token_usage",
             "Tokens that a provider has charged for one call",
+            Unit::Other("tokens".into()),
             self.tokens.clone(),
         );
         self
     }
 
-    pub(super) fn ended(&self, call: &Call) {
-        let provider = call.upstream.as_deref().unwrap_or_default();
+    pub(super) fn ended(&self, call: &Call, vendor: Option<&str>) {
+        let provider = vendor.or(call.upstream.as_deref()).unwrap_or_default();
         let labels = CallLabels {
             gen_ai_operation_name: "chat",
             gen_ai_provider_name: provider.to_owned(),
@@ -108,7 +113,8 @@ impl GenAi {
         self.duration
             .get_or_create(&labels)
             .observe(seconds(call.ended_ms));
-        if let Some(first) = call.first_byte_ms {
+        let charged = call.charged.filter(|_| call.stream);
+        if let Some(first) = charged.and(call.first_byte_ms) {
             self.first_token
                 .get_or_create(&labels)
                 .observe(seconds(first));

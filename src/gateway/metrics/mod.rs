@@ -376,10 +376,10 @@ impl Metrics {
         self.routed.get_or_create(&routed).inc();
     }
 
-    /// Counts a call that has ended, with its tokens and amounts.
-    pub(crate) fn ended(&self, call: &Call) {
+    /// Counts a call that has ended, with its tokens and amounts. `vendor` is the provider's well-known name.
+    pub(crate) fn ended(&self, call: &Call, vendor: Option<&str>) {
         if let Some(gen_ai) = &self.gen_ai {
-            gen_ai.ended(call);
+            gen_ai.ended(call, vendor);
         }
         let model = call.model.as_str();
         let upstream = call.upstream.as_deref().unwrap_or_default();

@@ -62,7 +62,7 @@ impl Inherited {
             match settled {
                 Ok(Some(call)) => {
                     now_settled += 1;
-                    gateway.metrics.ended(&call);
+                    gateway.metrics.ended(&call, None);
                     if let Some(charged) = call.charged {
                         gateway.traffic.charged(charged);
                         gateway

@@ -15,11 +15,16 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
         return;
     };
     let mut sending = Outage::new("sending metrics to the OpenTelemetry collector");
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(interval) => sending.log(&send(&gateway).await),
-            () = gateway.shutdown.requested() => return,
+    let sending = async {
+        loop {
+            tokio::time::sleep(interval).await;
+            sending.log(&send(&gateway).await);
         }
+    };
+    // A collector that does not answer must not hold up the stop.
+    tokio::select! {
+        () = sending => {}
+        () = gateway.shutdown.requested() => {}
     }
 }
 
@@ -28,12 +33,13 @@ pub(crate) async fn close(gateway: &Gateway) {
     let Some(telemetry) = &gateway.telemetry else {
         return;
     };
-    let last = async {
-        telemetry.close().await;
+    let metrics = async {
         if let Err(error) = send(gateway).await {
             tracing::warn!(error, "the last metrics could not be sent");
         }
     };
+    // Side by side, so that one of them is sent if the other cannot be.
+    let last = async { tokio::join!(telemetry.close(), metrics) };
     if tokio::time::timeout(LAST_FLUSH, last).await.is_err() {
         tracing::warn!("the last spans and metrics could not be sent in time");
     }

@@ -186,6 +186,11 @@ impl NativeEvent {
         })
     }
 
+    /// The event's JSON.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
     /// Whether it begins a block of content, so that the response can start.
     pub(crate) fn is_content(&self) -> bool {
         self.kind == "content_block_start"

@@ -5,24 +5,24 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use tokio::time::Instant;
 
+mod messages;
+mod said;
+
+use self::said::Said;
+use super::NotStarted;
 use crate::{
     ledger::{Call, Held, Outcome},
     prompt::{ChatCall, Route},
     telemetry::{Span, SpanKind, Trace},
     upstream::deployments::Deployment,
     wire::{
-        chat::{Answer, Message, ToolCall, Usage},
+        chat::{Answer, ToolCall, Usage},
         error::{GatewayError, UpstreamError},
         part::Part,
     },
 };
-
-use super::NotStarted;
-
-/// Longest prompts or answers in a span, in bytes; of longer ones only the length is there.
-const MAX_MESSAGES: usize = 128 << 10;
 
 /// The spans of one call. Without a trace that is recorded, it has none, and nothing is done.
 #[derive(Default)]
@@ -31,8 +31,8 @@ pub(crate) struct Spans {
     /// The attempt that runs.
     attempt: Option<Span>,
     attempts: u32,
-    /// The text of a streamed answer, if it is recorded.
-    said: Option<String>,
+    /// The streamed answer, if it is recorded.
+    said: Option<Said>,
 }
 
 /// The admission of a call.
@@ -90,8 +90,9 @@ impl Spans {
         describe(&mut span, call, deployment);
         span.set("tollgate.attempt", self.attempts);
         if trace.records_messages() {
-            set_messages(&mut span, "gen_ai.input.messages", || input(&call.messages));
-            self.said = call.stream.then(String::new);
+            let input = messages::input(&call.messages);
+            messages::set(&mut span, "gen_ai.input.messages", &input);
+            self.said = call.stream.then(Said::default);
         }
         self.attempt = Some(span);
     }
@@ -106,25 +107,25 @@ impl Spans {
         }
     }
 
-    /// The provider has begun to answer.
-    pub(crate) fn first_byte(&mut self, call: &ChatCall) {
-        if let Some(span) = self.attempt.as_mut().filter(|_| call.stream) {
-            let seconds = span.elapsed();
-            span.set("gen_ai.response.time_to_first_chunk", seconds);
+    /// The answer of the attempt is not delivered, because another model should improve on it.
+    pub(crate) fn discarded(&mut self, usage: Option<Usage>) {
+        if let (Some(span), Some(usage)) = (&mut self.attempt, usage) {
+            set_usage(span, usage);
         }
     }
 
-    /// A part of a streamed answer has arrived.
+    /// The provider has begun to answer, with its first part at this time if it streams.
+    pub(crate) fn first_chunk(&mut self, at: Option<Instant>) {
+        if let (Some(span), Some(at)) = (&mut self.attempt, at) {
+            let seconds = span.elapsed() - at.elapsed().as_secs_f64();
+            span.set("gen_ai.response.time_to_first_chunk", seconds.max(0.0));
+        }
+    }
+
+    /// A part of a streamed answer is relayed.
     pub(crate) fn part(&mut self, part: &Part) {
-        if let (
-            Some(said),
-            Part::Content {
-                choice: 0, text, ..
-            },
-        ) = (&mut self.said, part)
-            && said.len() <= MAX_MESSAGES
-        {
-            said.push_str(&text.text());
+        if let Some(said) = &mut self.said {
+            said.part(part);
         }
     }
 
@@ -133,12 +134,10 @@ impl Spans {
         let Some(mut span) = self.attempt.take() else {
             return;
         };
-        if self
-            .trace
-            .as_ref()
-            .is_some_and(|trace| trace.records_messages())
-        {
-            set_messages(&mut span, "gen_ai.output.messages", || output(answer));
+        let trace = self.trace.as_ref();
+        if trace.is_some_and(|trace| trace.records_messages()) {
+            let output = messages::output(answer);
+            messages::set(&mut span, "gen_ai.output.messages", &output);
         }
         let reasons = answer.choices.iter().map(|choice| choice.finish.as_str());
         ended(&mut span, reasons.collect(), answer.usage);
@@ -155,11 +154,7 @@ impl Spans {
         };
         let reasons = reasons();
         if let Some(said) = self.said.take() {
-            set_messages(&mut span, "gen_ai.output.messages", || {
-                let parts = [json!({ "type": "text", "content": said })];
-                let reason = reasons.first();
-                json!([{ "role": "assistant", "parts": parts, "finish_reason": reason }])
-            });
+            said.describe(&mut span, &reasons);
         }
         ended(&mut span, reasons, usage);
     }
@@ -173,10 +168,8 @@ impl Spans {
         span.set("gen_ai.tool.type", "function");
         span.set("gen_ai.tool.call.id", call.id.as_str());
         if trace.records_messages() {
-            span.set(
-                "gen_ai.tool.call.arguments",
-                call.function.arguments.decode(),
-            );
+            let arguments = call.function.arguments.decode();
+            messages::set_text(&mut span, "gen_ai.tool.call.arguments", arguments);
         }
         Some(span)
     }
@@ -266,52 +259,4 @@ fn set_usage(span: &mut Span, usage: Usage) {
         usage.cache_write,
     );
     span.set("gen_ai.usage.reasoning.output_tokens", usage.reasoning);
-}
-
-fn set_messages(span: &mut Span, key: &str, messages: impl FnOnce() -> serde_json::Value) {
-    let messages = messages().to_string();
-    if messages.len() <= MAX_MESSAGES {
-        return span.set(key, messages);
-    }
-    let bytes = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    span.set(&format!("{key}.omitted_bytes"), bytes);
-}
-
-/// The messages in the form of the conventions.
-fn input(messages: &[Message]) -> serde_json::Value {
-    let messages = messages.iter().map(|message| {
-        let text = message
-            .content
-            .as_ref()
-            .map(crate::wire::json_text::JsonText::decode);
-        let parts = match (&message.tool_call_id, text) {
-            (Some(id), text) => {
-                vec![json!({ "type": "tool_call_response", "id": id, "response": text })]
-            }
-            (None, text) => parts(text, &message.tool_calls),
-        };
-        json!({ "role": message.role.as_str(), "parts": parts })
-    });
-    messages.collect()
-}
-
-fn output(answer: &Answer) -> serde_json::Value {
-    let choices = answer.choices.iter().map(|choice| {
-        let text = choice
-            .content
-            .as_ref()
-            .map(crate::wire::json_text::JsonText::decode);
-        let parts = parts(text, &choice.tool_calls);
-        json!({ "role": "assistant", "parts": parts, "finish_reason": choice.finish.as_str() })
-    });
-    choices.collect()
-}
-
-fn parts(text: Option<String>, calls: &[ToolCall]) -> Vec<serde_json::Value> {
-    let text = text.map(|text| json!({ "type": "text", "content": text }));
-    let calls = calls.iter().map(|call| {
-        let arguments = call.function.arguments.decode();
-        json!({ "type": "tool_call", "id": call.id, "name": call.function.name, "arguments": arguments })
-    });
-    text.into_iter().chain(calls).collect()
 }
