@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     gateways::{
@@ -102,6 +102,55 @@ async fn both_stores_are_killed_and_come_back_one_after_the_other() {
     assert!(took < RECOVERY, "{took:?}");
     fleet.until_charged(0, &account, warm + answered, 0).await;
     fleet.ends_clean().await;
+}
+
+/// Everything that needs the database says once that it is away, and sums up when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_logged_at_its_ends_alone() {
+    let servers = Servers::start().await;
+    let fleet = Fleet::on(servers.stores(), 1).await;
+    let idle = fleet.account("10").await;
+    servers.kill(Store::Postgres).await;
+    fleet.until_health(503).await;
+    let early = warnings(&fleet);
+    // Long enough for many tries of everything that is tried again.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let late = warnings(&fleet);
+    assert!(!early.is_empty(), "the outage is in the log");
+    assert!(
+        late.len() <= early.len() + 4,
+        "{} lines at first, then {late:#?}",
+        early.len()
+    );
+    assert!(late.len() <= 12, "{late:#?}");
+    let messages: Vec<_> = late.iter().map(|line| &line["message"]).collect();
+    for (at, message) in messages.iter().enumerate() {
+        let is_first = messages.iter().position(|other| other == message) == Some(at);
+        assert!(is_first, "{message} is there again: {late:#?}");
+    }
+    servers.start_again(Store::Postgres).await;
+    fleet.until_answering(&idle).await;
+    let summed_up = async || {
+        let log = fleet.gateways[0].process.stderr();
+        let is_over = |line: &Value| {
+            let message = line["message"].as_str().unwrap_or_default();
+            let what = message.strip_suffix(" failed; it is retried until it works");
+            what.is_none_or(|what| log.contains(&format!("{what} works again")))
+        };
+        log.contains("is reachable again") && late.iter().all(is_over)
+    };
+    eventually("each outage is summed up", summed_up).await;
+    fleet.ends_clean().await;
+}
+
+/// The lines of warnings and errors in the first gateway's log, without those of requests.
+fn warnings(fleet: &Fleet) -> Vec<Value> {
+    let log = fleet.gateways[0].process.stderr();
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a log line is JSON"));
+    let lines = lines.filter(|line: &Value| line["level"] == "WARN" || line["level"] == "ERROR");
+    lines.collect()
 }
 
 /// Releases are committed without waiting for the disk. This server writes only full pages of its WAL by itself, and
