@@ -18,7 +18,10 @@ use super::{
     new_file::{NewFile, refuse_to_overwrite},
     output::OutputOption,
 };
-use crate::{base::keys::Secret, catalog::list_prices::vendor_of};
+use crate::{
+    base::{keys::Secret, money::TokenPrice},
+    catalog::list_prices::vendor_of,
+};
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -36,10 +39,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = margin)]
     margin: Margin,
     /// US dollars per million input tokens, for models without a list price
-    #[arg(long, value_name = "DOLLARS", default_value = "0.10")]
+    #[arg(long, value_name = "DOLLARS", default_value = "0.10", value_parser = price)]
     input_price: String,
     /// US dollars per million output tokens, for models without a list price
-    #[arg(long, value_name = "DOLLARS", default_value = "0.40")]
+    #[arg(long, value_name = "DOLLARS", default_value = "0.40", value_parser = price)]
     output_price: String,
     /// The address and port of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -159,6 +162,14 @@ fn from_options(options: &Options, provider: &str) -> Result<Setup, String> {
         prices: [options.input_price.clone(), options.output_price.clone()],
         listen: options.listen.clone(),
     })
+}
+
+/// A price as it is written in a configuration.
+fn price(text: &str) -> Result<String, String> {
+    match TokenPrice::parse_per_million(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected US dollars per million tokens, e.g. 0.40".into()),
+    }
 }
 
 /// The key in the provider's usual variable.

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write as _};
 
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
 use super::{
-    Options, Setup,
+    Options, Setup, price,
     providers::{self, PRESETS},
 };
 
@@ -44,11 +46,13 @@ pub(super) fn ask(options: &Options) -> Result<Setup, String> {
             say(&format!("The key is taken from {variable}.\n"))?;
             Some(key)
         }
-        (Some(_), None) => Some(question("Its API key (empty to add it later)", "")?),
+        (Some(_), None) => Some(hidden(
+            "Its API key, which is not shown (empty to add it later)",
+        )?),
         (None, _) => None,
     };
     let mut models = options.models.clone();
-    if models.is_empty() {
+    while models.is_empty() {
         let usual = preset.models.join(", ");
         let answer = match usual.as_str() {
             "" => required("Its models, separated by commas, e.g. llama3.2")?,
@@ -75,10 +79,38 @@ pub(super) fn ask(options: &Options) -> Result<Setup, String> {
         .all(|model| setup.listed(model).is_some())
     {
         say("US dollars per million tokens, for models whose price is not known:\n")?;
-        setup.prices[0] = question("Input", &setup.prices[0])?;
-        setup.prices[1] = question("Output", &setup.prices[1])?;
+        setup.prices[0] = price_of("Input", &setup.prices[0])?;
+        setup.prices[1] = price_of("Output", &setup.prices[1])?;
     }
     Ok(setup)
+}
+
+fn price_of(what: &str, default: &str) -> Result<String, String> {
+    loop {
+        match price(&question(what, default)?) {
+            Ok(price) => return Ok(price),
+            Err(mistake) => say(&format!("{mistake}\n"))?,
+        }
+    }
+}
+
+/// Asks for a secret, which the terminal does not show.
+fn hidden(text: &str) -> Result<String, String> {
+    let before = tcgetattr(io::stdin()).ok();
+    let set = |modes: &Termios| tcsetattr(io::stdin(), OptionalActions::Now, modes);
+    let silent = before.clone().map(|mut modes| {
+        modes.local_modes.remove(LocalModes::ECHO);
+        modes
+    });
+    // A terminal that cannot do this shows the key.
+    let is_silent = silent.is_some_and(|modes| set(&modes).is_ok());
+    let answer = question(text, "");
+    if let Some(before) = before.filter(|_| is_silent) {
+        let restored = set(&before);
+        restored.map_err(|error| format!("the terminal stays silent: {error}"))?;
+        say("\n")?;
+    }
+    answer
 }
 
 fn required(text: &str) -> Result<String, String> {
