@@ -41,6 +41,7 @@ mod values;
 
 pub(crate) use alerts::{Alerts, Webhook};
 pub use body_memory::BodyMemoryLimits;
+pub(crate) use body_memory::memory_limit;
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
