@@ -52,7 +52,7 @@ pub(crate) use quirks::MaxTokensField;
 pub use quirks::Quirks;
 pub use retries::Retries;
 pub use tools::{Chain, Market, Tools};
-pub(crate) use values::is_safe_url;
+pub(crate) use values::{is_loopback, is_safe_url};
 
 use crate::{
     base::{
