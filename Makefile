@@ -7,7 +7,7 @@ help:
 	@echo "make run        build quickly and start tollgate dev with a simulated model"
 	@echo "make run-local  the same with a small real model, which it installs"
 	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction"
-	@echo "                counts, packages, files for Prometheus, Grafana and Kubernetes"
+	@echo "                counts, packages (as root), files for Prometheus, Grafana and Kubernetes"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -41,6 +41,7 @@ run-local:
 
 # Downloads run while the compiler is busy. Everything is compiled once, so nothing is prepared for compiling it again, and
 # by Clippy's driver, which is the compiler with lints: reading the code a second time for them would take three minutes.
+# The test of packages is the last, because sudo may ask for a password.
 test: export CARGO_INCREMENTAL = 0
 test: export CARGO_PROFILE_DEV_CODEGEN_UNITS = 16
 test: export CARGO_PROFILE_DEV_DEBUG = 0
@@ -53,7 +54,7 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams dist-test monitoring kubernetes
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams monitoring kubernetes dist-test
 
 CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 

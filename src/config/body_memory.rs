@@ -66,8 +66,13 @@ fn largest(max_body_bytes: usize) -> usize {
 
 /// This part of the memory that this process may use.
 pub(super) fn machine_memory_here(part: u64) -> usize {
-    let memory = machine_memory(|path| std::fs::read_to_string(path).ok());
-    usize::try_from(memory.unwrap_or(UNKNOWN_MEMORY) / part).unwrap_or(usize::MAX)
+    let memory = memory_limit().unwrap_or(UNKNOWN_MEMORY);
+    usize::try_from(memory / part).unwrap_or(usize::MAX)
+}
+
+/// The memory in bytes that this process may use now; `None` if it is unknown.
+pub(crate) fn memory_limit() -> Option<u64> {
+    machine_memory(|path| std::fs::read_to_string(path).ok())
 }
 
 /// The memory that this process may use: the machine's, or the lowest limit of its control groups. `None` if it is

@@ -41,6 +41,7 @@ mod values;
 
 pub(crate) use alerts::{Alerts, Webhook};
 pub use body_memory::BodyMemoryLimits;
+pub(crate) use body_memory::memory_limit;
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
@@ -51,7 +52,7 @@ pub(crate) use quirks::MaxTokensField;
 pub use quirks::Quirks;
 pub use retries::Retries;
 pub use tools::{Chain, Market, Tools};
-pub(crate) use values::is_safe_url;
+pub(crate) use values::{is_loopback, is_safe_url};
 
 use crate::{
     base::{

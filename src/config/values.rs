@@ -150,7 +150,8 @@ pub(crate) fn is_safe_url(url: &str) -> bool {
     safe && !has_user
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Whether the host of a URL is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     let address = address.parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

@@ -15,6 +15,7 @@ pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod lag;
 pub(crate) mod lanes;
+pub(crate) mod no_verification;
 pub(crate) mod offload;
 pub(crate) mod prefixed_stream;
 pub(crate) mod read_buffer;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 # Of Debian's essential packages, and of those that the package depends on (`passwd`).
 COMMANDS = """
-sh basename cat chgrp chmod chown cp cut dirname echo find head id install ln mkdir mv od rm rmdir sed stat tr useradd userdel
+sh basename cat chgrp chmod chown cp cut dirname echo find head id install ln mkdir mv od rm rmdir sed stat tr useradd
 """.split()
 # Depended on, and not installed here.
 PRESENT = ["ca-certificates", "passwd"]
@@ -94,6 +94,13 @@ class BareRoot:
         process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         output, errors = process.communicate(timeout=60)
         assert process.returncode == 0, f"{command}: exit code {process.returncode}\n{output}{errors}"
+        return output
+
+    def refuses(self, command, **options):
+        """Runs a command that must fail, and returns its output."""
+        process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 1, f"{command}: exit code {process.returncode}\n{output}"
         return output
 
     def dpkg(self, *arguments):

@@ -79,6 +79,24 @@ async fn both_protocols_are_offered_and_the_clients_choice_counts() {
     assert_eq!(process.terminated().await.code, Some(0));
 }
 
+/// The certificate has a public name, and the command is run on the gateway's machine.
+#[tokio::test]
+async fn the_health_command_accepts_the_certificate_of_this_machines_gateway() {
+    let (files, certificate) = (Files::new(), Certificate::of("api.example.com"));
+    files.install(&certificate);
+    let (_process, public, _) = Process::serve(&files.at("tollgate.toml"), &TOKEN).await;
+    let url = format!("https://{public}");
+    let ready = run(&["health", "--url", &url], &[]);
+    assert_eq!(text(&ready.stderr), "");
+    assert_eq!(text(&ready.stdout), "ready\n");
+
+    // A command that sends the operator token verifies who gets it, and names the cause.
+    let refused = run(&["account", "list", "--operator-url", &url], &TOKEN);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("certificate"), "{said}");
+}
+
 #[tokio::test]
 async fn a_new_certificate_is_served_without_a_restart_and_a_broken_one_is_not() {
     let (files, first, second) = (

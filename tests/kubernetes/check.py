@@ -25,15 +25,18 @@ EVERYTHING = {
     "imagePullSecrets": [{"name": "registry"}],
     "secret": {"name": "stores"},
     "env": [{"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "providers", "key": "openai"}}}],
-    "config": '[server]\nlisten = "0.0.0.0:8080"\n',
-    "spool": {"volume": {"emptyDir": None, "hostPath": {"path": "/var/lib/tollgate", "type": "DirectoryOrCreate"}}},
+    "config": '[server]\nlisten = "0.0.0.0:8443"\ntls = { cert = "/etc/tls/tls.crt", key = "/etc/tls/tls.key" }\n'
+              '[operator]\nlisten = "0.0.0.0:9191"\n',
+    "ports": {"http": 8443, "operator": 9191},
+    "probes": {"scheme": "HTTPS"},
+    "spool": {"volume": {"hostPath": {"path": "/var/lib/tollgate", "type": "Directory"}}},
     "service": {"type": "LoadBalancer", "annotations": {"example.com/a": "b"}},
     "operatorService": {"annotations": {"example.com/c": "d"}},
     "autoscaling": {"enabled": True, "maxReplicas": 7},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "podAnnotations": {"example.com/e": "f"},
     "podLabels": {"team": "models"},
-    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"key": "models", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}},
@@ -101,7 +104,7 @@ def without_helms(value):
     """An object without the labels that Helm's charts have by convention, and without defaults written in full."""
     helms = {"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",
              "app.kubernetes.io/component", "checksum/config"}
-    defaults = {"type": "ClusterIP", "imagePullPolicy": "IfNotPresent"}
+    defaults = {"type": "ClusterIP", "imagePullPolicy": "IfNotPresent", "scheme": "HTTP"}
     if isinstance(value, dict):
         kept = {key: without_helms(inner) for key, inner in value.items() if key not in helms and defaults.get(key) != inner}
         # A label of all objects, which the plain ones have where something selects by it.
@@ -130,15 +133,33 @@ def selectors_match(objects):
             assert selector.get("matchLabels", selector).items() <= pod.items(), f"{kind} {name}: {selector}"
 
 
-def gateways_fit(objects):
-    """Ports, folders and times of the pods are those of the configuration they mount."""
+def pod_and_config(objects):
     deployment = next(each for (kind, _), each in objects.items() if kind == "Deployment")
     config = next(each for (kind, _), each in objects.items() if kind == "ConfigMap")
-    config = tomllib.loads(config["data"]["tollgate.toml"])
-    pod = deployment["spec"]["template"]["spec"]
+    return deployment["spec"]["template"]["spec"], tomllib.loads(config["data"]["tollgate.toml"])
+
+
+def listeners_fit(objects):
+    """Ports and probes are those of the listeners in the configuration, and services lead to them."""
+    pod, config = pod_and_config(objects)
     [container] = pod["containers"]
     ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
     assert ports == {"http": config["server"]["listen"].split(":")[1], "operator": config["operator"]["listen"].split(":")[1]}
+    scheme = "HTTPS" if "tls" in config["server"] else "HTTP"
+    for name in ["startupProbe", "readinessProbe", "livenessProbe"]:
+        probe = container[name]["httpGet"]
+        assert (probe["port"], probe.get("scheme", "HTTP")) == ("http", scheme), f"{name}: {probe}"
+    targets = {port["targetPort"] for (kind, _), each in objects.items() if kind == "Service" for port in each["spec"]["ports"]}
+    assert targets == ports.keys()
+    # The image is for one kind of processors.
+    assert pod["nodeSelector"]["kubernetes.io/arch"] == "amd64"
+    assert "FROM --platform=linux/amd64 " in (DEPLOY / "Dockerfile").read_text()
+
+
+def gateways_fit(objects):
+    """Folders and times of the pods are those of the configuration they mount."""
+    pod, config = pod_and_config(objects)
+    [container] = pod["containers"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert container["args"][-1] == f"{mounts['config']}/tollgate.toml"
     # A relative path would be in the folder of the configuration, which is read-only.
@@ -169,6 +190,7 @@ def main():
     for objects in [plain, chart]:
         validate(objects)
         selectors_match(objects)
+        listeners_fit(objects)
         gateways_fit(objects)
     secret = yaml.safe_load((DEPLOY / "kubernetes/secret.example.yaml").read_text())
     validate(by_name([secret]))
@@ -187,13 +209,18 @@ def main():
     everything = rendered(EVERYTHING, "live")
     validate(everything)
     selectors_match(everything)
+    listeners_fit(everything)
     assert {kind for kind, _ in everything} == {kind for kind, _ in plain} | {"HorizontalPodAutoscaler", "ServiceMonitor"}
     assert {name for _, name in everything} == {"live-tollgate", "live-tollgate-operator"}
     deployment = everything["Deployment", "live-tollgate"]["spec"]
     pod = deployment["template"]["spec"]
     assert "replicas" not in deployment, "the autoscaler and the chart would both set the number"
     assert pod["containers"][0]["image"] == "registry.example.com/tollgate:1.2.3"
+    assert pod["nodeSelector"] == {"kubernetes.io/arch": "amd64", "disk": "ssd"}
+    # In place of the default, which Helm would keep beside it.
     assert pod["volumes"][1] == {"name": "spool", "hostPath": EVERYTHING["spool"]["volume"]["hostPath"]}
+    larger = rendered({"spool": {"volume": {"emptyDir": {"sizeLimit": "1Gi"}}}})["Deployment", "tollgate"]
+    assert larger["spec"]["template"]["spec"]["volumes"][1] == {"name": "spool", "emptyDir": {"sizeLimit": "1Gi"}}
     sums = [objects["Deployment", name]["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
             for objects, name in [(chart, "tollgate"), (everything, "live-tollgate")]]
     assert sums[0] != sums[1]
@@ -202,7 +229,9 @@ def main():
     # The notes: of a release without its secret, which has the simulator.
     notes = notes_of({})
     assert "kubectl create secret generic tollgate" in notes and "SIMULATOR" in notes, notes
-    assert "SIMULATOR" not in notes_of(EVERYTHING)
+    assert "at http://tollgate" in notes, notes
+    notes = notes_of(EVERYTHING)
+    assert "SIMULATOR" not in notes and "at https://tollgate" in notes, notes
     print(f"kubernetes: {len(plain)} objects and a chart that makes them, against the schemas of {', '.join(VERSIONS)}; all passed")
 
 

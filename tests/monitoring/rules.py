@@ -29,10 +29,10 @@ def requests(ok, failed, route="/v1/chat/completions"):
     }
 
 
-def attempts(answered, failed):
+def attempts(answered, failed, outcome="status"):
     return {
         'tollgate_attempts_total{upstream="vendor", outcome="answered"}': growing(answered),
-        'tollgate_attempts_total{upstream="vendor", outcome="status"}': growing(failed),
+        f'tollgate_attempts_total{{upstream="vendor", outcome="{outcome}"}}': growing(failed),
     }
 
 
@@ -50,6 +50,8 @@ ROWS = [
     ("TollgateLimitsNotReady", 5, {"tollgate_limits_ready": steady(0)}, {"tollgate_limits_ready": steady(1)}),
     ("TollgateErrorRate", 20, requests(900, 100), requests(990, 10)),
     ("TollgateErrorRate", 20, requests(0, 100), requests(0, 100, route="/portal/sign-in")),
+    # Too few requests to say anything.
+    ("TollgateErrorRate", 20, requests(0, 7), requests(0, 5)),
     ("TollgateOverloaded", 20, {'tollgate_refusals_total{code="overloaded"}': growing(60)}, {'tollgate_refusals_total{code="rpm_exceeded"}': growing(60)}),
     ("TollgateOverloaded", 20, {'tollgate_refusals_total{code="body_memory_exhausted"}': growing(60)}, {'tollgate_refusals_total{code="overloaded"}': growing(1)}),
     ("TollgateLaneLag", 20, {"tollgate_lane_lag_seconds": steady(0.2)}, {"tollgate_lane_lag_seconds": "0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2 0 0.2"}),
@@ -67,6 +69,13 @@ ROWS = [
         histogram("tollgate_first_byte_seconds", 'model="m"', {"10": 0, "30": 1, "+Inf": 1}),
     ),
     ("TollgateProviderErrors", 30, attempts(70, 30), attempts(90, 10)),
+    *(
+        ("TollgateProviderErrors", 30, attempts(0, 10, fault), attempts(0, 10, "refused"))
+        for fault in ["connect", "timeout", "rate_limited", "broken", "malformed", "reported"]
+    ),
+    *(("TollgateProviderErrors", 30, attempts(0, 10), attempts(0, 10, other)) for other in ["empty", "not_json", "stopping"]),
+    # A single attempt in ten minutes, which fails.
+    ("TollgateProviderErrors", 30, attempts(0, 2), {'tollgate_attempts_total{upstream="vendor", outcome="status"}': "1x18 2x9 3x20"}),
     (
         "TollgateProviderRefuses",
         5,
@@ -114,7 +123,12 @@ ROWS = [
         {"tollgate_body_memory_bytes": steady(90), "tollgate_body_memory_limit_bytes": steady(100)},
         {"tollgate_body_memory_bytes": steady(70), "tollgate_body_memory_limit_bytes": steady(100)},
     ),
-    ("TollgateMemoryNearLimit", 20, {"process_resident_memory_bytes": steady(1_000_000_000)}, {"process_resident_memory_bytes": steady(500_000_000)}),
+    (
+        "TollgateMemoryNearLimit",
+        20,
+        {"process_resident_memory_bytes": steady(1_000_000_000), "tollgate_memory_limit_bytes": steady(1 << 30)},
+        {"process_resident_memory_bytes": steady(1_000_000_000), "tollgate_memory_limit_bytes": steady(1 << 31)},
+    ),
     (
         "TollgateFilesNearLimit",
         10,

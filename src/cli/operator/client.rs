@@ -6,7 +6,7 @@ use axum::http::{Method, Request, header};
 use http_body_util::Full;
 use serde_json::Value;
 
-use crate::cli::http_client::Peer;
+use crate::cli::http_client::{Certificates, Peer};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -22,6 +22,7 @@ pub(crate) async fn call(
         url,
         option: "--operator-url",
         timeout: TIMEOUT,
+        certificates: Certificates::Trusted,
     };
     let request = Request::builder()
         .method(method)

@@ -10,7 +10,7 @@ pub(crate) mod schema;
 pub(crate) use self::{
     backup::back_up,
     file::File,
-    open::{probe, probe_folder, read_only},
+    open::{probe, probe_file, probe_folder, read_only},
 };
 use crate::base::durability::Durability;
 

@@ -3,6 +3,7 @@
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, time::Duration};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Access, access};
 
 use super::{FileError, FileKind, schema};
 use crate::base::durability::Durability;
@@ -84,6 +85,7 @@ pub(crate) fn probe(path: &Path) -> Result<String, String> {
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));
     }
+    probe_file(path)?;
     let probed = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
         |connection| {
             Ok((
@@ -97,19 +99,45 @@ pub(crate) fn probe(path: &Path) -> Result<String, String> {
     Ok(format!("{shown} exists (version {version})"))
 }
 
-/// Whether a file could be created at `path`; its folder may have to be created too.
+/// Whether this process could create a file at `path`; its folder may have to be created too.
 pub(crate) fn probe_folder(path: &Path) -> Result<(), String> {
     let here = Path::new(".");
     let mut folders = path.ancestors().skip(1);
     let folder = folders.find(|folder| folder.exists()).unwrap_or(here);
-    let writable = folder
-        .metadata()
-        .is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
-    if writable {
-        return Ok(());
+    let (shown, place) = (path.display(), folder.display());
+    if !folder.is_dir() {
+        return Err(format!("{shown} cannot be created: {place} is no folder"));
     }
-    let (path, folder) = (path.display(), folder.display());
-    Err(format!(
-        "{path} cannot be created: {folder} is no folder to write in"
-    ))
+    may_write(folder, Access::EXEC_OK)
+        .map_err(|error| format!("{shown} cannot be created: {error}"))
+}
+
+/// Whether this process may write to an existing file and create others beside it, as SQLite does.
+pub(crate) fn probe_file(path: &Path) -> Result<(), String> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    may_write(path, Access::READ_OK)?;
+    may_write(folder.unwrap_or(Path::new(".")), Access::EXEC_OK)
+}
+
+/// Asks the system instead of reading the mode: whether this user may write, and whether the disk is mounted read-only.
+fn may_write(path: &Path, besides: Access) -> Result<(), String> {
+    access(path, Access::WRITE_OK | besides).map_err(|error| {
+        let (shown, error) = (path.display(), io::Error::from(error));
+        format!("{shown} cannot be written by this user ({error})")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_can_be_created_where_this_user_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a/b/tollgate.db");
+        assert_eq!(probe_folder(&file), Ok(()));
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        let refused = probe_folder(&file).unwrap_err();
+        assert!(refused.contains("is no folder"), "{refused}");
+    }
 }

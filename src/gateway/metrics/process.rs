@@ -14,6 +14,8 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
+use crate::config::memory_limit;
+
 #[derive(Debug)]
 pub(super) struct Process;
 
@@ -74,6 +76,13 @@ impl Collector for Process {
                 to_float(stat.virtual_bytes),
             )?;
             put("process_threads", "Threads", to_float(stat.threads))?;
+            if let Some(limit) = memory_limit() {
+                put(
+                    "tollgate_memory_limit_bytes",
+                    "Memory that the process may use: the lowest limit of its control groups, or the machine's memory",
+                    to_float(limit),
+                )?;
+            }
             if let Some(booted) = *BOOTED_AT {
                 put(
                     "process_start_time_seconds",

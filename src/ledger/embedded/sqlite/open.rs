@@ -10,7 +10,7 @@ use rusqlite::{
 use super::{files::is_linked, lock::is_taken};
 use crate::{
     base::durability::Durability,
-    db::sqlite::{probe_folder, schema},
+    db::sqlite::{probe_file, probe_folder, schema},
     ledger::OpenError,
 };
 
@@ -142,6 +142,7 @@ pub(crate) fn probe(path: &Path) -> Result<String, String> {
         let path = path.display().to_string();
         return Err(OpenError::Linked { path }.to_string());
     }
+    probe_file(path)?;
     let failed = |error| format!("{shown} cannot be used: {error}");
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     let connection = connection.map_err(failed)?;
