@@ -1,6 +1,6 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
+.PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams openapi installs \
 	dist dist-test monitoring kubernetes retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
 	@echo "make fuzz       mutate recorded messages and feed them to the parsers; SECONDS=600 TARGETS=\"requests sse\""
 	@echo "make upstreams  tollgate with third-party model servers"
+	@echo "make openapi    the OpenAPI descriptions of both APIs, with Redocly's linter, which it installs"
 	@echo "make dist-test  installs, upgrades and removes packages in empty root folders; needs root"
 	@echo "make monitoring  the alerts and the dashboard, with promtool and a gateway"
 	@echo "make kubernetes  the Kubernetes objects and the Helm chart"
@@ -54,7 +55,7 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams monitoring kubernetes dist-test
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams openapi monitoring kubernetes dist-test
 
 CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 
@@ -65,7 +66,7 @@ TESTS = it scorer_allocations chain fleet counts tokenizers
 
 # Installs everything that tests need and the system lacks.
 installs: servers
-	@for test in counts tokenizers chain clients browser upstreams dist monitoring kubernetes; do tests/$$test/run --install || exit 1; done
+	@for test in counts tokenizers chain clients browser upstreams openapi dist monitoring kubernetes; do tests/$$test/run --install || exit 1; done
 
 lint: checks formatted
 	cargo clippy --lib --bins --benches $(addprefix --test ,$(TESTS)) -- -D warnings
@@ -155,6 +156,9 @@ screenshots: browser
 
 upstreams: program
 	tests/upstreams/run
+
+openapi: program
+	tests/openapi/run
 
 dist-test: program
 	tests/dist/run

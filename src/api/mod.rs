@@ -13,6 +13,7 @@ mod departure;
 mod dialect;
 mod extract;
 mod layers;
+pub mod openapi;
 pub(crate) mod operator;
 mod proxies;
 pub mod public;

@@ -22,6 +22,7 @@ mod init;
 mod logging;
 mod margin;
 mod new_file;
+mod openapi;
 mod operator;
 mod output;
 mod progress;
@@ -146,6 +147,8 @@ enum Command {
         #[command(subcommand)]
         command: SecretCommand,
     },
+    /// Print the OpenAPI description of the public API, as a gateway serves it at /openapi.json
+    Openapi(openapi::Options),
     /// Print the completions of a shell
     Completions(shell::Completions),
     /// Write the manual pages
@@ -210,6 +213,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Import(options) => import::run(&options).await,
         Command::Secret { target, command } => command.run(&target).await,
         Command::Model { target, command } => command.run(&target).await,
+        Command::Openapi(options) => openapi::run(options),
         Command::Completions(options) => shell::completions(&options),
         Command::Man(options) => shell::manual(&options),
     }
@@ -261,8 +265,13 @@ mod tests {
         assert!(silent.is_empty(), "{silent:#?}");
     }
 
-    /// Those without a result: logs of `serve` are JSON already.
-    const WITHOUT_JSON: [&str; 3] = ["tollgate serve", "tollgate completions", "tollgate man"];
+    /// Those without a result, and those that print JSON already, like the logs of `serve`.
+    const WITHOUT_JSON: [&str; 4] = [
+        "tollgate serve",
+        "tollgate openapi",
+        "tollgate completions",
+        "tollgate man",
+    ];
 
     #[test]
     fn every_command_can_print_json() {

@@ -120,6 +120,7 @@ mod messages_stopping;
 mod messages_streams;
 mod messages_tools;
 mod messages_turns;
+mod openapi;
 mod operator_api;
 mod operator_credit;
 mod operator_history;

@@ -43,7 +43,7 @@ pub(crate) use configuration::GONE_SECONDS;
 
 use self::error::OperatorError;
 use crate::{
-    api::{log_requests, loggable, loggable_method},
+    api::{log_requests, loggable, loggable_method, openapi},
     gateway::Gateway,
     net::drain::drain_unread,
 };
@@ -131,6 +131,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/secret/rotate", post(secret::rotate))
         .route("/operator/alerts", get(alerts::list))
         .route("/metrics", get(metrics::show))
+        .route("/openapi.json", get(openapi::show_operator))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(gateway.clone())

@@ -9,7 +9,7 @@ use axum::{
 
 use super::{billed::Endpoint, front::Front, health, key, models, payments, provider, responses};
 use crate::{
-    api::{access_log, layers},
+    api::{access_log, layers, openapi},
     gateway::Gateway,
 };
 
@@ -43,6 +43,7 @@ pub(crate) fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Fro
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))
         .route("/v1/provider", get(provider::provider))
+        .route("/openapi.json", get(openapi::show_public))
         .route("/health", get(health::ready))
         .route("/health/live", get(health::alive))
         .merge(pages)

@@ -16,7 +16,11 @@ use tollgate::{
     server::{self, Running},
 };
 
-use super::{FakeUpstream, RedisServer, Stream, stores};
+use super::{
+    FakeUpstream, RedisServer, Stream,
+    described::{exchange, read_stream},
+    stores,
+};
 
 pub const OPERATOR_TOKEN: &str = "d41c7b09e2a58f36c9f013ab67e48d52";
 pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
@@ -293,7 +297,7 @@ impl TestGateway {
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert!(response.headers().contains_key("x-request-id"));
         Stream {
-            text: response.text().await.unwrap(),
+            text: read_stream(response).await,
         }
     }
 
@@ -336,9 +340,7 @@ pub async fn until(what: &str, come: impl Fn() -> bool) {
 }
 
 pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
-    let response = request.send().await.unwrap();
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let text = response.text().await.unwrap();
+    let (status, headers, text) = exchange(request).await;
     let body = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status} not JSON: {text}"));
     Answer {
         status,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     Stream, TestGateway,
     bodies::hello_with,
+    described::exchange,
     gateway::{answer, hello},
 };
 
@@ -150,12 +151,8 @@ impl Customer<'_> {
         let mut body = hello(MODEL);
         body["messages"][0]["content"] = question.into();
         body["stream"] = stream.into();
-        let response = self.request(&body).send().await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let (status, headers, text) = exchange(self.request(&body)).await;
         assert!(headers.contains_key("x-request-id"), "{question}");
-        let text = response.text().await.unwrap_or_else(|error| {
-            panic!("a response ends cleanly: {question}: {error}");
-        });
         for name in headers.keys() {
             let limits = name.as_str().starts_with("x-ratelimit") || name == "retry-after";
             assert!(!limits, "{name} is for 429 alone: {question}: {text}");

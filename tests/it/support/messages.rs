@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Answer, TestGateway, gateway::answer};
+use super::{Answer, TestGateway, described::read_stream, gateway::answer};
 
 pub const PATH: &str = "/v1/messages";
 pub const COUNT: &str = "/v1/messages/count_tokens";
@@ -115,7 +115,7 @@ impl TestGateway {
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let ids = ["request-id", "x-request-id"].map(|name| response.headers()[name].clone());
         assert_eq!(ids[0], ids[1]);
-        let text = response.text().await.unwrap();
+        let text = read_stream(response).await;
         MessageEvents::read(&text)
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, TestGateway,
+    described::read_stream,
     gateway::answer,
     upstream::{chunk, usage_chunk},
 };
@@ -100,7 +101,7 @@ impl TestGateway {
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert!(response.headers().contains_key("x-request-id"));
         Events {
-            text: response.text().await.unwrap(),
+            text: read_stream(response).await,
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Customer, Gate, Step, TestGateway,
+    described::exchange,
     gateway::until,
     ledger_view::MODEL,
     upstream::{Received, chunk, completion, events, response, stream_head, usage_chunk},
@@ -77,9 +78,7 @@ impl Got {
 }
 
 pub async fn got(request: RequestBuilder) -> Got {
-    let response = request.send().await.unwrap();
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let body = response.text().await.unwrap();
+    let (status, headers, body) = exchange(request).await;
     Got {
         status,
         headers,

@@ -10,7 +10,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{FakeUpstream, Process, process::Ended, stores};
+use super::{FakeUpstream, Process, described::exchange, gateway::answer, process::Ended, stores};
 
 /// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -70,7 +70,7 @@ impl Serving {
         let post = async |path: &str, body: Value| -> Value {
             let url = format!("http://{operator}{path}");
             let request = client.post(url).bearer_auth(TOKEN).json(&body);
-            request.send().await.unwrap().json().await.unwrap()
+            answer(request).await.body
         };
         let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
         let account = post("/operator/accounts", account).await;
@@ -111,18 +111,18 @@ impl Serving {
     pub async fn get(&self, path: &str) -> Value {
         let url = format!("http://{}{path}", self.operator);
         let request = self.client.get(url).bearer_auth(TOKEN);
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200, "{path}");
-        response.json().await.unwrap()
+        let answer = answer(request).await;
+        assert_eq!(answer.status, 200, "{path}");
+        answer.body
     }
 
     /// Posts to the operator API.
     pub async fn post(&self, path: &str, body: Value) -> Value {
         let url = format!("http://{}{path}", self.operator);
         let request = self.client.post(url).bearer_auth(TOKEN).json(&body);
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200, "{path}");
-        response.json().await.unwrap()
+        let answer = answer(request).await;
+        assert_eq!(answer.status, 200, "{path}");
+        answer.body
     }
 
     /// Waits until the process exits by itself, then starts another on its data.
@@ -153,7 +153,7 @@ impl Serving {
         let get = async |path: &str| -> Value {
             let url = format!("http://{}{}{path}", self.operator, self.account);
             let request = self.client.get(url).bearer_auth(TOKEN);
-            request.send().await.unwrap().json().await.unwrap()
+            answer(request).await.body
         };
         let account = get("").await;
         assert_eq!(account["held"], "0.000000", "nothing is held");
@@ -170,7 +170,7 @@ impl Serving {
     pub async fn metric(&self, name: &str) -> String {
         let url = format!("http://{}/metrics", self.operator);
         let request = self.client.get(url).bearer_auth(TOKEN);
-        let text = request.send().await.unwrap().text().await.unwrap();
+        let (_, _, text) = exchange(request).await;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let found = lines.find(|(named, _)| *named == name);
         found

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, Customer, FakeUpstream, Gate, LedgerView, Step, Stream, TestGateway,
+    described::exchange,
     gateway::{OPERATOR_TOKEN, answer},
     ledger_view::{MODEL, PRICE},
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
@@ -302,9 +303,7 @@ impl Customer<'_> {
                 Err(answer)
             };
         }
-        let response = request.send().await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.unwrap();
+        let (status, headers, text) = exchange(request).await;
         if status == 200 {
             return Ok(streamed_reply(&Stream { text }));
         }

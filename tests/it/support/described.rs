@@ -1,0 +1,254 @@
+//! Compares responses of gateways with what `/openapi.json` says about them.
+//!
+//! The clients of `support` pass every response on to [`compare`]. `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the
+//! description from that folder instead of the program, and `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a
+//! file instead of failing.
+
+use std::{
+    collections::HashMap,
+    env, fs,
+    io::Write as _,
+    path::Path,
+    sync::{LazyLock, Mutex},
+};
+
+use reqwest::{Method, RequestBuilder, header::HeaderMap};
+use serde_json::Value;
+use tollgate::api::openapi::{Api, assemble};
+
+use super::schema::{mismatches, resolve};
+
+/// Most responses of an operation with one status that are compared in a process.
+const MOST: u32 = 200;
+
+/// The description of an API, by operation.
+pub struct Described {
+    pub document: Value,
+}
+
+/// An operation of a description.
+pub struct Operation<'a> {
+    pub document: &'a Value,
+    pub method: Method,
+    pub path: &'a str,
+    pub described: &'a Value,
+}
+
+impl Described {
+    pub fn of(api: Api) -> &'static Self {
+        static PUBLIC: LazyLock<Described> = LazyLock::new(|| Described::read(Api::Public));
+        static OPERATOR: LazyLock<Described> = LazyLock::new(|| Described::read(Api::Operator));
+        match api {
+            Api::Public => &PUBLIC,
+            Api::Operator => &OPERATOR,
+        }
+    }
+
+    fn read(api: Api) -> Self {
+        let document = match env::var("TOLLGATE_OPENAPI_FRAGMENTS") {
+            Ok(folder) => from_folder(Path::new(&folder), api),
+            Err(_) => api.document(),
+        };
+        Self { document }
+    }
+
+    pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
+        let paths = self.document["paths"].as_object().unwrap();
+        paths.iter().flat_map(|(path, item)| {
+            let methods = item.as_object().unwrap().iter();
+            let methods = methods.filter(|(method, _)| *method != "parameters");
+            methods.map(|(method, described)| Operation {
+                document: &self.document,
+                method: method.to_uppercase().parse().unwrap(),
+                path,
+                described,
+            })
+        })
+    }
+
+    /// The operation that a request asks for.
+    fn operation(&self, method: &Method, path: &str) -> Option<Operation<'_>> {
+        // `HEAD` works wherever `GET` does.
+        let method = if method == Method::HEAD {
+            &Method::GET
+        } else {
+            method
+        };
+        let mut fitting = self.operations();
+        fitting.find(|operation| operation.method == method && fits(operation.path, path))
+    }
+}
+
+fn from_folder(folder: &Path, api: Api) -> Value {
+    let own = match api {
+        Api::Public => "public",
+        Api::Operator => "operator",
+    };
+    let mut files = Vec::new();
+    for name in [own, "shared"] {
+        for file in fs::read_dir(folder.join(name)).unwrap() {
+            let path = file.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            files.push((path.display().to_string(), text));
+        }
+    }
+    files.sort_by_key(|(name, _)| (!name.ends_with(&format!("{own}/head.json")), name.clone()));
+    let files = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    assemble(files).unwrap()
+}
+
+/// Whether a path is one of a path with parameters.
+fn fits(template: &str, path: &str) -> bool {
+    let mut parts = path.split('/');
+    let all = template.split('/').all(|wanted| {
+        let part = parts.next();
+        part.is_some_and(|part| wanted == part || (wanted.starts_with('{') && !part.is_empty()))
+    });
+    all && parts.next().is_none()
+}
+
+/// A response as far as it is described.
+pub struct Response<'a> {
+    pub status: u16,
+    pub headers: &'a HeaderMap,
+    pub body: &'a str,
+}
+
+/// Sends a request, reads the response and compares it with the description.
+pub async fn exchange(request: RequestBuilder) -> (u16, HeaderMap, String) {
+    let (client, request) = request.build_split();
+    let request = request.unwrap();
+    let (method, path) = (request.method().clone(), request.url().path().to_owned());
+    let response = client.execute(request).await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = response.text().await.unwrap();
+    let seen = Response {
+        status,
+        headers: &headers,
+        body: &body,
+    };
+    compare(&method, &path, &seen);
+    (status, headers, body)
+}
+
+/// Reads a stream of one of the billed endpoints to its end and compares it with the description.
+pub async fn read_stream(response: reqwest::Response) -> String {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let path = response.url().path().to_owned();
+    let body = response.text().await.unwrap();
+    let seen = Response {
+        status,
+        headers: &headers,
+        body: &body,
+    };
+    compare(&Method::POST, &path, &seen);
+    body
+}
+
+/// Compares a response with the description; panics if they differ. What does not come from a gateway is passed over, and
+/// so are routes that a listener does not have, which `openapi.rs` compares.
+#[track_caller]
+pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
+    let is_routed = !response.body.contains("\"route_not_found\"");
+    if !is_routed || !response.headers.contains_key("x-request-id") {
+        return;
+    }
+    let api = if path.starts_with("/operator") || path == "/metrics" {
+        Api::Operator
+    } else if path.starts_with("/v1/") || path.starts_with("/health") || path == "/openapi.json" {
+        Api::Public
+    } else {
+        return; // the portal
+    };
+    let mut found = Vec::new();
+    let place = match Described::of(api).operation(method, path) {
+        Some(operation) => {
+            let status = response.status;
+            let place = format!("{} {} {status}", operation.method, operation.path);
+            if is_enough(&place) {
+                return;
+            }
+            operation.compare(method, response, &mut found);
+            place
+        }
+        None => {
+            // What is refused before or because of its route.
+            if ![400, 401, 408, 426, 429, 431, 503].contains(&response.status) {
+                found.push("is not described".to_owned());
+            }
+            format!("{method} {path} {}", response.status)
+        }
+    };
+    if found.is_empty() {
+        return;
+    }
+    let text: String = found
+        .iter()
+        .map(|found| format!("{place}: {found}\n"))
+        .collect();
+    match env::var("TOLLGATE_OPENAPI_MISMATCHES") {
+        Ok(file) => {
+            let file = fs::File::options().create(true).append(true).open(file);
+            file.unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        Err(_) => panic!("not as /openapi.json says:\n{text}"),
+    }
+}
+
+/// Counts the responses that were compared.
+fn is_enough(place: &str) -> bool {
+    static COMPARED: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
+    let mut compared = COMPARED.lock().unwrap();
+    let count = compared.entry(place.to_owned()).or_default();
+    *count += 1;
+    *count > MOST
+}
+
+impl Operation<'_> {
+    /// What the response has of its own.
+    fn compare(&self, method: &Method, response: &Response<'_>, found: &mut Vec<String>) {
+        let described = &self.described["responses"][response.status.to_string()];
+        let described = match described.get("$ref") {
+            Some(reference) => resolve(self.document, reference),
+            None => described,
+        };
+        if described.is_null() {
+            found.push(format!("the status is not described: {}", response.body));
+            return;
+        }
+        let content_type = response.headers.get("content-type");
+        let content_type = content_type.map_or("", |value| value.to_str().unwrap());
+        let media_type = content_type.split(';').next().unwrap();
+        let Some(content) = described["content"].get(media_type) else {
+            if !(content_type.is_empty() && described.get("content").is_none()) {
+                found.push(format!("`{content_type}` is not described"));
+            }
+            return;
+        };
+        if method == Method::HEAD {
+            return;
+        }
+        let schema = &content["schema"];
+        match media_type {
+            "application/json" => match serde_json::from_str(response.body) {
+                Ok(body) => found.extend(mismatches(self.document, schema, &body)),
+                Err(error) => found.push(format!("not JSON, {error}: {}", response.body)),
+            },
+            "text/event-stream" => {
+                let data = response
+                    .body
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("data: "));
+                for data in data.filter(|data| *data != "[DONE]") {
+                    // The last event of a stream that breaks off can be incomplete.
+                    if let Ok(event) = serde_json::from_str(data) {
+                        found.extend(mismatches(self.document, schema, &event));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
