@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    Choice, CustomWeights, Deployment, MaxTokensField, Provider, ProviderKind, Quirks,
-    RemoteProvider, Reuse, Routing, Timeouts,
+    Choice, CustomWeights, Deployment, Dialect, Identity, MaxTokensField, Provider, ProviderKind,
+    Quirks, RemoteProvider, Reuse, Routing, Timeouts,
+    identity::identity,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
 };
@@ -43,17 +44,11 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         section.finish();
         return Provider::Simulator;
     };
-    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
-    let base_url = match kind {
-        ProviderKind::OpenAi => section.required("base_url", expected, http_url),
-        ProviderKind::Anthropic => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| ANTHROPIC_URL.into()))
-        }
-        ProviderKind::Gemini => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| GEMINI_URL.into()))
-        }
+    let base_url = base_url(&mut section, kind);
+    let identity = identity(&mut section, environment);
+    let dialect = match kind {
+        ProviderKind::Anthropic => dialect(&mut section, base_url.as_deref(), identity.as_ref()),
+        _ => Dialect::default(),
     };
     let api_keys = api_keys(&mut section, environment);
     let timeouts = timeouts(&mut section, Timeouts::default());
@@ -68,12 +63,56 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
     section.finish();
     Provider::Remote(Box::new(RemoteProvider {
         kind,
+        dialect,
         base_url: base_url.unwrap_or_default(),
         api_keys,
+        identity,
         quirks,
         timeouts,
         reuse,
     }))
+}
+
+fn base_url(section: &mut Section, kind: ProviderKind) -> Option<String> {
+    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
+    let known = match kind {
+        ProviderKind::OpenAi => None,
+        ProviderKind::Anthropic => Some(ANTHROPIC_URL),
+        ProviderKind::Gemini => Some(GEMINI_URL),
+    };
+    match known {
+        // A cloud has its own address, in which projects and regions are.
+        Some(known) if !section.contains("auth") => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or_else(|| known.into()))
+        }
+        _ => section.required("base_url", expected, http_url),
+    }
+}
+
+/// Whose form of the Messages API it is: that of the cloud whose host or identity it has, unless the section says
+/// otherwise, as for a proxy.
+fn dialect(section: &mut Section, base_url: Option<&str>, identity: Option<&Identity>) -> Dialect {
+    let expected = "`anthropic` or `vertex`";
+    let given = section.optional("dialect", expected, |value| {
+        match as_text(value)?.as_str() {
+            "anthropic" => Some(Dialect::Anthropic),
+            "vertex" => Some(Dialect::Vertex),
+            _ => None,
+        }
+    });
+    let uri: Option<axum::http::Uri> = base_url.and_then(|url| url.parse().ok());
+    let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default();
+    let is_google = matches!(identity, Some(Identity::Google(_)));
+    let is_vertex = is_google
+        || host
+            .to_ascii_lowercase()
+            .ends_with("aiplatform.googleapis.com");
+    given.unwrap_or(if is_vertex {
+        Dialect::Vertex
+    } else {
+        Dialect::Anthropic
+    })
 }
 
 /// Reads `timeouts`; those that are not set come from `default`.

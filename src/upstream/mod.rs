@@ -10,6 +10,7 @@
 use futures_util::stream::BoxStream;
 
 mod anthropic;
+mod auth;
 mod client;
 pub(crate) mod deployments;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -5,6 +5,7 @@
 
 mod answer;
 mod conversation;
+mod dialect;
 mod events;
 mod fields;
 mod native;
@@ -22,7 +23,7 @@ use super::{
     stream,
 };
 use crate::{
-    config::RemoteProvider,
+    config::{Dialect, RemoteProvider},
     prompt::ChatCall,
     wire::{
         chat::Answer,
@@ -31,28 +32,26 @@ use crate::{
     },
 };
 
-const MESSAGES: &str = "/messages";
-const COUNT: &str = "/messages/count_tokens";
 const KEY: KeyHeader = KeyHeader {
     name: "x-api-key",
     prefix: "",
 };
-/// The API version that this adapter implements.
-const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 /// Names redacted from error messages, whatever the host is.
 const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 
 pub struct Anthropic {
     client: Client,
+    dialect: Dialect,
 }
 
 impl Anthropic {
     pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
-        let (name, version) = VERSION;
-        let client = Client::new(config, KEY)?
-            .with_default_header(name, version)
-            .redacting(&VENDOR_NAMES);
-        Ok(Self { client })
+        let mut client = Client::new(config, KEY)?.redacting(&VENDOR_NAMES);
+        let dialect = config.dialect;
+        if let Some(version) = dialect.version_header() {
+            client = client.with_default_header("anthropic-version", version);
+        }
+        Ok(Self { client, dialect })
     }
 
     pub(crate) async fn complete(
@@ -61,14 +60,14 @@ impl Anthropic {
         model: &str,
     ) -> Result<Answer, UpstreamError> {
         if let Some(native) = &call.native {
-            let body = self.send_native(native, call, model).await?.json().await?;
+            let response = self.send_native(native, call, model, false).await?;
+            let body = response.json().await?;
             let mut answer = answer::read(&body)?;
             answer.native = Some(NativeMessage(body));
             return Ok(answer);
         }
-        let body = request::write(call, model, false);
-        let response = self.client.post(MESSAGES, body, call, model).await;
-        let body = response?.json().await?;
+        let response = self.send(call, model, false).await?;
+        let body = response.json().await?;
         answer::read(&body)
     }
 
@@ -78,12 +77,22 @@ impl Anthropic {
         model: &str,
     ) -> Result<Parts, UpstreamError> {
         if let Some(native) = &call.native {
-            let response = self.send_native(native, call, model).await?;
+            let response = self.send_native(native, call, model, true).await?;
             return stream::parts(response, native::NativeTranslator::default());
         }
-        let body = request::write(call, model, true);
-        let response = self.client.post(MESSAGES, body, call, model).await;
-        stream::parts(response?, events::EventTranslator::default())
+        let response = self.send(call, model, true).await?;
+        stream::parts(response, events::EventTranslator::default())
+    }
+
+    async fn send(
+        &self,
+        call: &ChatCall,
+        model: &str,
+        stream: bool,
+    ) -> Result<Response, UpstreamError> {
+        let body = request::write(call, self.dialect.naming(model), stream);
+        let path = self.dialect.messages(model, stream);
+        self.client.post(&path, body, call, model).await
     }
 
     /// Sends a request of a caller that speaks this API.
@@ -92,10 +101,13 @@ impl Anthropic {
         native: &NativeRequest,
         call: &ChatCall,
         model: &str,
+        stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let body = native.body(model, &call.user, call.budget.max_tokens);
-        let lines = native.headers().lines();
-        let sending = self.client.post_native(MESSAGES, body, lines, call, model);
+        let naming = self.dialect.naming(model);
+        let body = native.body(naming, &call.user, call.budget.max_tokens);
+        let lines = self.dialect.lines(native.headers());
+        let path = self.dialect.messages(model, stream);
+        let sending = self.client.post_native(&path, body, &lines, call, model);
         sending.await
     }
 
@@ -106,9 +118,11 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let body = native.body(model, &call.user, None);
-        let lines = native.headers().lines();
-        let counting = self.client.post_native(COUNT, body, lines, call, model);
+        let naming = self.dialect.naming_to_count(model);
+        let body = native.body(naming, &call.user, None);
+        let lines = self.dialect.lines_to_count(native.headers());
+        let path = self.dialect.count();
+        let counting = self.client.post_native(path, body, lines, call, model);
         let body = counting.await?.json().await?;
         answer::read_count(&body)
     }
@@ -133,5 +147,6 @@ pub(crate) fn answer_of(body: &[u8]) -> Result<Answer, UpstreamError> {
 /// The body sent upstream for a call.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
-    request::write(call, "vendor-model-9", true)
+    let naming = crate::wire::messages::Naming::Model("vendor-model-9");
+    request::write(call, naming, true)
 }

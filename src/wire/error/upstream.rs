@@ -12,6 +12,9 @@ pub(crate) const CONTEXT_OVERFLOW: &str = "maximum context length";
 pub enum UpstreamError {
     #[error("could not connect: {0}")]
     Connect(String),
+    /// Nothing was sent, because there is no token for it.
+    #[error("could not get a token: {0}")]
+    NoToken(String),
     #[error("no response within {0:?}")]
     FirstByte(Duration),
     #[error("no data for {0:?} in the middle of a response")]
@@ -122,6 +125,7 @@ impl UpstreamError {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
+            Self::NoToken(_) => "no_token",
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
             Self::Status { status: 429, .. } => "rate_limited",
             Self::Status { status, .. } if *status < 500 => "refused",
@@ -176,7 +180,9 @@ impl UpstreamError {
     /// reason.
     pub(crate) fn public_cause(&self) -> String {
         match self {
-            Self::Connect(_) => "The model's provider could not be reached.".into(),
+            Self::Connect(_) | Self::NoToken(_) => {
+                "The model's provider could not be reached.".into()
+            }
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => {
                 "The model's provider did not answer in time.".into()
             }
