@@ -138,6 +138,14 @@ pub(crate) fn verbatim(status: u16, body: &[u8]) -> Option<String> {
     (!message.is_empty()).then(|| message.to_owned())
 }
 
+/// Whether the error of a body says that the request exceeds the model's context.
+pub(crate) fn is_overflow(body: &[u8]) -> bool {
+    error_in(body).is_some_and(|error| {
+        let message = error.get("message").and_then(Value::as_str);
+        is_context_overflow(&error, message.unwrap_or_default())
+    })
+}
+
 /// Whether an error says that the request exceeds the model's context. Some vendors have an error code for it, others
 /// only a message.
 fn is_context_overflow(error: &Value, message: &str) -> bool {
@@ -175,10 +183,17 @@ fn error_in(body: &[u8]) -> Option<Value> {
 /// Whether a status 400 is about the operator's key, region or account: Google and Anthropic have no other status for
 /// some of that.
 pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
-    const ABOUT_ACCOUNT: [&str; 3] = [
+    const ABOUT_ACCOUNT: [&str; 9] = [
         "credit balance is too low",
         "specified api usage limits",
         "organization has been disabled",
+        // Amazon Bedrock
+        "model identifier is invalid",
+        "on-demand throughput isn",
+        "account is not authorized",
+        "exceeds the service quota",
+        "signature expired",
+        "use case details have not been submitted",
     ];
     let Some(error) = error_in(body) else {
         return false;
