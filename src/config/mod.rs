@@ -42,7 +42,7 @@ mod values;
 
 pub(crate) use alerts::{Alerts, Webhook};
 pub use body_memory::BodyMemoryLimits;
-pub use identity::{Azure, AzureGrant, Google, Identity};
+pub use identity::{Aws, AwsSource, Azure, AzureGrant, Google, Identity};
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
@@ -279,6 +279,8 @@ pub enum Dialect {
     Anthropic,
     /// Vertex AI of Google.
     Vertex,
+    /// Amazon Bedrock.
+    Bedrock,
 }
 
 /// The API that a provider implements.
@@ -293,6 +295,8 @@ pub enum ProviderKind {
 pub struct RemoteProvider {
     pub kind: ProviderKind,
     pub dialect: Dialect,
+    /// The beta features that Bedrock gets, and no others.
+    pub betas: Vec<String>,
     pub base_url: String,
     /// Used round-robin; none if there is an identity.
     pub api_keys: Vec<Secret>,

@@ -159,6 +159,9 @@ impl Client {
         if let Some(message) = reason::verbatim(status, &body).filter(is_shown) {
             return UpstreamError::Verbatim { status, message };
         }
+        if self.auth.is_signed() && reason::is_about_clock(&body) {
+            return UpstreamError::WrongClock(status);
+        }
         let requested = call.route.requested_name();
         let reason = self.redactor.public_reason(status, &body, model, requested);
         UpstreamError::Status {
@@ -190,6 +193,15 @@ impl Client {
         }
     }
 
+    /// Gets what authorises requests and sends none, for a provider without a request that costs nothing.
+    pub(crate) async fn probe_identity(&self) -> Result<String, String> {
+        let pass = self.auth.pass().await.map_err(|error| error.to_string())?;
+        let described = pass.describe();
+        Ok(format!(
+            "{described}; no request is sent, because each would cost"
+        ))
+    }
+
     async fn send(
         &self,
         method: &str,
@@ -209,7 +221,7 @@ impl Client {
             };
             let exchanged = tokio::time::timeout(first_byte, exchange).await;
             let exchanged = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
-            if exchanged.0.status != 401 || !is_first {
+            if !is_first || !self.auth.is_refusal(exchanged.0.status) {
                 break exchanged;
             }
             let Some(other) = self.auth.instead_of(&pass).await else {

@@ -133,7 +133,7 @@ fn header<'a>(bytes: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
 }
 
 /// Writes a message with texts as its headers.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(test)]
 pub(crate) fn write(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     let mut written = Vec::new();
     for (name, value) in headers {
@@ -144,11 +144,17 @@ pub(crate) fn write(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
         written.extend_from_slice(&length(value));
         written.extend_from_slice(value.as_bytes());
     }
+    seal(&written, payload)
+}
+
+/// Writes a message with these headers, which need not be valid.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn seal(headers: &[u8], payload: &[u8]) -> Vec<u8> {
     let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
-    let mut message = size(OVERHEAD + written.len() + payload.len()).to_vec();
-    message.extend_from_slice(&size(written.len()));
+    let mut message = size(OVERHEAD + headers.len() + payload.len()).to_vec();
+    message.extend_from_slice(&size(headers.len()));
     message.extend_from_slice(&crc(&message).to_be_bytes());
-    message.extend_from_slice(&written);
+    message.extend_from_slice(headers);
     message.extend_from_slice(payload);
     message.extend_from_slice(&crc(&message).to_be_bytes());
     message

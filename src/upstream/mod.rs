@@ -13,6 +13,7 @@ mod anthropic;
 mod auth;
 mod client;
 pub(crate) mod deployments;
+mod eventstream;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_targets;
 mod gemini;

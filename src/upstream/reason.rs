@@ -146,6 +146,21 @@ pub(crate) fn is_overflow(body: &[u8]) -> bool {
     })
 }
 
+/// Whether an error says that a signature is too old or from the future.
+pub(crate) fn is_about_clock(body: &[u8]) -> bool {
+    const WORDS: [&str; 3] = [
+        "signature expired",
+        "signature not yet current",
+        "time is too skewed",
+    ];
+    let error = error_in(body).unwrap_or_default();
+    // Some services of AWS write the name in upper case.
+    let message = error.get("message").or_else(|| error.get("Message"));
+    let message = message.and_then(Value::as_str).unwrap_or_default();
+    let message = message.to_lowercase();
+    WORDS.iter().any(|words| message.contains(words))
+}
+
 /// Whether an error says that the request exceeds the model's context. Some vendors have an error code for it, others
 /// only a message.
 fn is_context_overflow(error: &Value, message: &str) -> bool {
@@ -183,7 +198,7 @@ fn error_in(body: &[u8]) -> Option<Value> {
 /// Whether a status 400 is about the operator's key, region or account: Google and Anthropic have no other status for
 /// some of that.
 pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
-    const ABOUT_ACCOUNT: [&str; 9] = [
+    const ABOUT_ACCOUNT: [&str; 8] = [
         "credit balance is too low",
         "specified api usage limits",
         "organization has been disabled",
@@ -192,7 +207,6 @@ pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
         "on-demand throughput isn",
         "account is not authorized",
         "exceeds the service quota",
-        "signature expired",
         "use case details have not been submitted",
     ];
     let Some(error) = error_in(body) else {

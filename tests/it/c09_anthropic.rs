@@ -101,6 +101,7 @@ async fn a_check_lists_the_models() {
     let provider = Provider::remote(&RemoteProvider {
         kind: ProviderKind::Anthropic,
         dialect: Dialect::Anthropic,
+        betas: Vec::new(),
         base_url: format!("http://{}/v1", upstream.address),
         api_keys: vec![Secret::new(PROVIDER_KEY)],
         identity: None,

@@ -38,7 +38,13 @@ const READ_AGAIN: [&str; 7] = [
 
 /// Settings of a provider that name a file which is read with the configuration. A token of another issuer is not: it
 /// is read whenever it is used.
-const KEY_FILES: [&str; 3] = ["api_key_file", "credentials_file", "client_secret_file"];
+const KEY_FILES: [&str; 5] = [
+    "api_key_file",
+    "credentials_file",
+    "client_secret_file",
+    "secret_access_key_file",
+    "session_token_file",
+];
 
 pub(crate) struct Base {
     /// The name of the file in messages.

@@ -90,13 +90,17 @@ impl ProviderSecrets {
 }
 
 /// Settings of a provider that name a variable or a file with a secret.
-pub(super) const SECRETS: [&str; 6] = [
+pub(super) const SECRETS: [&str; 10] = [
     "api_key_env",
     "api_key_file",
     "credentials_file",
     "client_secret_env",
     "client_secret_file",
     "federated_token_file",
+    "secret_access_key_env",
+    "secret_access_key_file",
+    "session_token_env",
+    "session_token_file",
 ];
 
 fn setting<'a>(provider: &'a Node, key: &str) -> Option<&'a Value> {
@@ -130,6 +134,10 @@ fn named(provider: &Node) -> Vec<(&'static str, String)> {
 fn destination(provider: &Node) -> Option<String> {
     let url = match setting(provider, "base_url") {
         Some(url) => as_text(url)?,
+        // Signed with the secret, which stays here, and sent to the region's own host.
+        None if setting(provider, "auth").and_then(as_text).as_deref() == Some("aws") => {
+            "https://bedrock-runtime.amazonaws.com".to_owned()
+        }
         None => known_url(&as_text(setting(provider, "kind")?)?)?.to_owned(),
     };
     let api = origin_of(&url)?;

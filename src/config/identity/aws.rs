@@ -63,7 +63,7 @@ impl Aws {
 }
 
 /// The end of the hosts of a region's services.
-pub(crate) fn domain(region: &str) -> &'static str {
+fn domain(region: &str) -> &'static str {
     if region.starts_with("cn-") {
         "amazonaws.com.cn"
     } else {
@@ -71,13 +71,17 @@ pub(crate) fn domain(region: &str) -> &'static str {
     }
 }
 
-/// Reads the settings beside `auth = "aws"`. `base_url` is the one that is written.
-pub(super) fn read(
-    section: &mut Section,
-    base_url: Option<&str>,
-    environment: &Environment,
-) -> Option<Aws> {
-    let region = region(section, base_url, environment);
+impl Aws {
+    /// The address of Bedrock in its region.
+    pub(crate) fn bedrock_url(&self) -> String {
+        let region = &self.region;
+        format!("https://bedrock-runtime.{region}.{}", domain(region))
+    }
+}
+
+/// Reads the settings beside `auth = "aws"`.
+pub(super) fn read(section: &mut Section, environment: &Environment) -> Option<Aws> {
+    let region = region(section, environment);
     let source = source(section, region.as_deref(), environment);
     Some(Aws {
         region: region?,
@@ -86,17 +90,13 @@ pub(super) fn read(
 }
 
 /// The region: as it is set, or that of the host, or that of the environment.
-fn region(
-    section: &mut Section,
-    base_url: Option<&str>,
-    environment: &Environment,
-) -> Option<String> {
+fn region(section: &mut Section, environment: &Environment) -> Option<String> {
     let expected = "a region of AWS, e.g. `eu-central-1`";
     let was_set = section.contains("region");
     let set = section.optional("region", expected, |value| {
         as_text(value).filter(|region| is_region(region))
     });
-    let of_host = base_url.and_then(region_of_host);
+    let of_host = section.text_of("base_url").and_then(region_of_host);
     if let (Some(set), Some(of_host)) = (&set, &of_host)
         && set != of_host
     {

@@ -3,9 +3,11 @@
 use super::values::Environment;
 use crate::base::checked_toml::{Section, as_text};
 
+mod aws;
 mod azure;
 mod google;
 
+pub use aws::{Aws, AwsSource};
 pub use azure::{Azure, AzureGrant};
 pub use google::Google;
 
@@ -14,6 +16,7 @@ pub use google::Google;
 pub enum Identity {
     Google(Google),
     Azure(Azure),
+    Aws(Aws),
 }
 
 impl Identity {
@@ -22,6 +25,7 @@ impl Identity {
         match self {
             Self::Google(google) => google.names(),
             Self::Azure(azure) => azure.names(),
+            Self::Aws(aws) => aws.names(),
         }
     }
 }
@@ -31,8 +35,8 @@ const KEY_SETTINGS: [&str; 4] = ["api_key", "api_key_env", "api_key_file", "key_
 
 /// Reads `auth` and the settings that belong to it; `None` if the provider has keys, or if they cannot be used.
 pub(super) fn identity(section: &mut Section, environment: &Environment) -> Option<Identity> {
-    let auth = section.optional("auth", "`google` or `azure`", |value| {
-        as_text(value).filter(|auth| matches!(auth.as_str(), "google" | "azure"))
+    let auth = section.optional("auth", "`google`, `azure` or `aws`", |value| {
+        as_text(value).filter(|auth| matches!(auth.as_str(), "google" | "azure" | "aws"))
     })?;
     for key in KEY_SETTINGS {
         section.refuse(
@@ -42,6 +46,7 @@ pub(super) fn identity(section: &mut Section, environment: &Environment) -> Opti
     }
     match auth.as_str() {
         "google" => google::read(section, environment).map(Identity::Google),
+        "aws" => aws::read(section, environment).map(Identity::Aws),
         _ => azure::read(section, environment).map(Identity::Azure),
     }
 }

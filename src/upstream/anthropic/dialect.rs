@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::bedrock;
 use crate::{
     config::Dialect,
     wire::messages::{Naming, NativeHeaders},
@@ -20,14 +21,16 @@ impl Dialect {
             (Self::Anthropic, _) => MESSAGES.into(),
             (Self::Vertex, false) => format!("/models/{model}:rawPredict").into(),
             (Self::Vertex, true) => format!("/models/{model}:streamRawPredict").into(),
+            (Self::Bedrock, stream) => bedrock::invoke_path(model, stream).into(),
         }
     }
 
     /// The path to which a request is posted whose tokens are counted.
-    pub(super) fn count(self) -> &'static str {
+    pub(super) fn count(self, model: &str) -> Cow<'static, str> {
         match self {
-            Self::Anthropic => COUNT,
-            Self::Vertex => "/models/count-tokens:rawPredict",
+            Self::Anthropic => COUNT.into(),
+            Self::Vertex => "/models/count-tokens:rawPredict".into(),
+            Self::Bedrock => bedrock::count_path(model).into(),
         }
     }
 
@@ -35,14 +38,14 @@ impl Dialect {
     pub(super) fn version_header(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some(VERSION),
-            Self::Vertex => None,
+            Self::Vertex | Self::Bedrock => None,
         }
     }
 
-    /// How a body for this model says its version and the model.
+    /// How a body for this model says its version and the model. One for Bedrock is rewritten after that.
     pub(super) fn naming(self, model: &str) -> Naming<'_> {
         match self {
-            Self::Anthropic => Naming::Model(model),
+            Self::Anthropic | Self::Bedrock => Naming::Model(model),
             Self::Vertex => Naming::Version(VERTEX_VERSION, None),
         }
     }
@@ -50,7 +53,7 @@ impl Dialect {
     /// Like [`naming`](Self::naming), where the path does not have the model.
     pub(super) fn naming_to_count(self, model: &str) -> Naming<'_> {
         match self {
-            Self::Anthropic => Naming::Model(model),
+            Self::Anthropic | Self::Bedrock => Naming::Model(model),
             Self::Vertex => Naming::Version(VERTEX_VERSION, Some(model)),
         }
     }
@@ -63,6 +66,7 @@ impl Dialect {
             Self::Vertex => headers
                 .beta_lines(|beta| !beta.starts_with("context-1m-"))
                 .into(),
+            Self::Bedrock => "".into(),
         }
     }
 
@@ -70,7 +74,7 @@ impl Dialect {
     pub(super) fn lines_to_count(self, headers: &NativeHeaders) -> &str {
         match self {
             Self::Anthropic => headers.lines(),
-            Self::Vertex => "",
+            Self::Vertex | Self::Bedrock => "",
         }
     }
 }

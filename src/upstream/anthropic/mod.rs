@@ -4,6 +4,7 @@
 //! the API reports, in a status or within a stream, is an [`UpstreamError`].
 
 mod answer;
+mod bedrock;
 mod conversation;
 mod dialect;
 mod events;
@@ -17,6 +18,7 @@ mod tools;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::bedrock::BedrockFrames;
 use super::{
     Parts,
     client::{Client, KeyHeader, Response},
@@ -42,16 +44,30 @@ const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 pub struct Anthropic {
     client: Client,
     dialect: Dialect,
+    /// The beta features that Bedrock gets.
+    betas: Vec<String>,
 }
 
 impl Anthropic {
     pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
-        let mut client = Client::new(config, KEY)?.redacting(&VENDOR_NAMES);
         let dialect = config.dialect;
+        let key_header = match dialect {
+            Dialect::Anthropic | Dialect::Vertex => KEY,
+            Dialect::Bedrock => KeyHeader::BEARER,
+        };
+        let mut client = Client::new(config, key_header)?.redacting(&VENDOR_NAMES);
+        if dialect == Dialect::Bedrock {
+            client = client.redacting(&bedrock::VENDOR_NAMES);
+        }
         if let Some(version) = dialect.version_header() {
             client = client.with_default_header("anthropic-version", version);
         }
-        Ok(Self { client, dialect })
+        let betas = config.betas.clone();
+        Ok(Self {
+            client,
+            dialect,
+            betas,
+        })
     }
 
     pub(crate) async fn complete(
@@ -78,10 +94,22 @@ impl Anthropic {
     ) -> Result<Parts, UpstreamError> {
         if let Some(native) = &call.native {
             let response = self.send_native(native, call, model, true).await?;
-            return stream::parts(response, native::NativeTranslator::default());
+            return self.parts(response, native::NativeTranslator::default());
         }
         let response = self.send(call, model, true).await?;
-        stream::parts(response, events::EventTranslator::default())
+        self.parts(response, events::EventTranslator::default())
+    }
+
+    /// The parts of a streamed response, in the framing of the dialect.
+    fn parts(
+        &self,
+        response: Response,
+        translator: impl stream::Translator,
+    ) -> Result<Parts, UpstreamError> {
+        match self.dialect {
+            Dialect::Anthropic | Dialect::Vertex => stream::parts(response, translator),
+            Dialect::Bedrock => stream::framed_parts::<BedrockFrames>(response, translator),
+        }
     }
 
     async fn send(
@@ -90,7 +118,10 @@ impl Anthropic {
         model: &str,
         stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let body = request::write(call, self.dialect.naming(model), stream);
+        let mut body = request::write(call, self.dialect.naming(model), stream);
+        if self.dialect == Dialect::Bedrock {
+            body = bedrock::body(&body, &[], &self.betas)?;
+        }
         let path = self.dialect.messages(model, stream);
         self.client.post(&path, body, call, model).await
     }
@@ -104,7 +135,11 @@ impl Anthropic {
         stream: bool,
     ) -> Result<Response, UpstreamError> {
         let naming = self.dialect.naming(model);
-        let body = native.body(naming, &call.user, call.budget.max_tokens);
+        let mut body = native.body(naming, &call.user, call.budget.max_tokens);
+        if self.dialect == Dialect::Bedrock {
+            let asked: Vec<_> = native.headers().betas().collect();
+            body = bedrock::body(&body, &asked, &self.betas)?;
+        }
         let lines = self.dialect.lines(native.headers());
         let path = self.dialect.messages(model, stream);
         let sending = self.client.post_native(&path, body, &lines, call, model);
@@ -120,16 +155,28 @@ impl Anthropic {
     ) -> Result<u64, UpstreamError> {
         let naming = self.dialect.naming_to_count(model);
         let body = native.body(naming, &call.user, None);
+        let path = self.dialect.count(model);
+        if self.dialect == Dialect::Bedrock {
+            let asked: Vec<_> = native.headers().betas().collect();
+            let body = bedrock::counted_body(&body, &asked, &self.betas)?;
+            // Not every model has a count there, so a refusal says nothing about the request.
+            let counting = self
+                .client
+                .post(&path, bedrock::count_body(&body), call, model);
+            return bedrock::read_count(&counting.await?.json().await?);
+        }
         let lines = self.dialect.lines_to_count(native.headers());
-        let path = self.dialect.count();
-        let counting = self.client.post_native(path, body, lines, call, model);
+        let counting = self.client.post_native(&path, body, lines, call, model);
         let body = counting.await?.json().await?;
         answer::read_count(&body)
     }
 
     /// Lists the provider's models, which is free of charge.
     pub(crate) async fn probe(&self) -> Result<String, String> {
-        self.client.probe("/models").await
+        match self.dialect {
+            Dialect::Anthropic | Dialect::Vertex => self.client.probe("/models").await,
+            Dialect::Bedrock => self.client.probe_identity().await,
+        }
     }
 }
 

@@ -1,13 +1,17 @@
 //! Credentials of AWS: an access key that is configured, or temporary ones of a role.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
 use axum::http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    http::{TokenClient, token_in},
+    azure::token_in,
+    http::TokenClient,
     renewing::{Issued, Issuer, Lent, Renewing},
     sigv4::{Credentials, Service, Unsigned},
     token::TokenRequest,
@@ -57,7 +61,7 @@ enum Lending {
 }
 
 impl Signer {
-    pub(crate) fn new(aws: &Aws, temporary: impl FnOnce() -> Result<Arc<Temporary>, String>) -> Result<Self, String> {
+    pub(crate) fn new(aws: &Aws) -> Result<Self, String> {
         let credentials = match &aws.source {
             AwsSource::Keys {
                 access_key_id,
@@ -68,7 +72,7 @@ impl Signer {
                 secret_access_key.clone(),
                 session_token.clone(),
             )?)),
-            _ => Source::Temporary(temporary()?),
+            source => Source::Temporary(temporary(source)?),
         };
         let service = Service {
             region: aws.region.clone(),
@@ -101,23 +105,46 @@ impl Signer {
 }
 
 impl SigningPass<'_> {
-    /// The header lines that sign a request now.
-    pub(crate) fn lines(&self, request: &Unsigned<'_>) -> String {
-        let credentials = match &self.credentials {
+    pub(crate) fn describe(&self) -> String {
+        let id = &self.credentials().access_key_id;
+        format!("has credentials ({id}) for {}", self.service.region)
+    }
+
+    fn credentials(&self) -> &Credentials {
+        match &self.credentials {
             Lending::Fixed(credentials) => credentials,
             Lending::Temporary(lent) => &lent.value,
-        };
+        }
+    }
+
+    /// The header lines that sign a request now.
+    pub(crate) fn lines(&self, request: &Unsigned<'_>) -> String {
+        let credentials = self.credentials();
         credentials.sign(request, self.service, timestamp::now())
     }
 }
 
-/// A source of temporary credentials. Fails if the system has no root certificates.
-pub(crate) fn temporary(source: &AwsSource) -> Result<Temporary, String> {
+/// The sources in use. A provider whose source is in use shares its credentials, also after a reload.
+static SOURCES: Mutex<Vec<(AwsSource, Weak<Temporary>)>> = Mutex::new(Vec::new());
+
+/// Where these temporary credentials come from. Fails if the system has no root certificates.
+fn temporary(source: &AwsSource) -> Result<Arc<Temporary>, String> {
+    let mut sources = SOURCES.lock().unwrap_or_else(PoisonError::into_inner);
+    sources.retain(|(_, used)| used.strong_count() > 0);
+    let known = sources.iter().find(|(known, _)| known == source);
+    if let Some(used) = known.and_then(|(_, used)| used.upgrade()) {
+        return Ok(used);
+    }
     let role = Role {
         source: source.clone(),
         http: TokenClient::new()?,
     };
-    Ok(Renewing::new(role, "fetching credentials from AWS".into()))
+    let used = Arc::new(Renewing::new(
+        role,
+        "fetching credentials from AWS".to_owned(),
+    ));
+    sources.push((source.clone(), Arc::downgrade(&used)));
+    Ok(used)
 }
 
 impl Issuer for Role {
@@ -146,16 +173,15 @@ impl Issuer for Role {
                 session_name,
                 token_file,
             } => TokenRequest {
-                method: Method::POST,
                 url: sts_url.clone(),
                 headers: Vec::new(),
-                form: vec![
+                form: Some(vec![
                     ("Action", "AssumeRoleWithWebIdentity".to_owned()),
                     ("Version", "2011-06-15".to_owned()),
                     ("RoleArn", role_arn.clone()),
                     ("RoleSessionName", session_name.clone()),
                     ("WebIdentityToken", token_in(token_file)?),
-                ],
+                ]),
             },
         };
         let body = self.http.send(&request).await?;
@@ -168,15 +194,14 @@ impl Role {
     async fn of_machine(&self, url: &str) -> Result<TokenRequest, String> {
         let text = |body: &[u8]| str::from_utf8(body).map(|text| text.trim().to_owned());
         let session = TokenRequest {
-            method: Method::PUT,
             url: format!("{url}/latest/api/token"),
             headers: vec![(
                 "x-aws-ec2-metadata-token-ttl-seconds",
                 METADATA_SESSION.to_owned(),
             )],
-            form: Vec::new(),
+            form: None,
         };
-        let token = text(&self.http.send(&session).await?)
+        let token = text(&self.http.send_as(Method::PUT, &session).await?)
             .map_err(|_| format!("{}: the response is no token", session.url))?;
         let headers = vec![("x-aws-ec2-metadata-token", token)];
         let roles = get(format!("{url}{ROLES}"), headers.clone());
@@ -184,7 +209,9 @@ impl Role {
         let role = role.lines().next().unwrap_or_default();
         if role.is_empty() || !role.bytes().all(is_of_role) {
             let roles = roles.url;
-            return Err(format!("{roles}: this machine has no role; attach an instance profile"));
+            return Err(format!(
+                "{roles}: this machine has no role; attach an instance profile"
+            ));
         }
         Ok(get(format!("{url}{ROLES}{role}"), headers))
     }
@@ -197,10 +224,9 @@ fn is_of_role(byte: u8) -> bool {
 
 fn get(url: String, headers: Vec<(&'static str, String)>) -> TokenRequest {
     TokenRequest {
-        method: Method::GET,
         url,
         headers,
-        form: Vec::new(),
+        form: None,
     }
 }
 
@@ -228,7 +254,9 @@ fn issued(body: &[u8], now: i64) -> Result<Issued<Credentials>, String> {
         // A day bounds what a wrong clock can do.
         Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds.min(86_400)),
         Some(_) => {
-            return Err("the credentials have expired already: is the clock of this machine right?".into());
+            return Err(
+                "the credentials have expired already: is the clock of this machine right?".into(),
+            );
         }
     };
     let key = Secret::new(written.secret_access_key);
@@ -270,7 +298,9 @@ fn time(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => timestamp::read(text),
         Value::Number(number) => {
-            let seconds = number.as_f64().filter(|seconds| (0.0..1e11).contains(seconds))?;
+            let seconds = number
+                .as_f64()
+                .filter(|seconds| (0.0..1e11).contains(seconds))?;
             i64::try_from(Duration::from_secs_f64(seconds).as_secs()).ok()
         }
         _ => None,

@@ -76,7 +76,8 @@ fn posted(
     }
 }
 
-fn token_in(path: &Path) -> Result<String, String> {
+/// The token in a file.
+pub(super) fn token_in(path: &Path) -> Result<String, String> {
     let failed = |why: &str| format!("{} {why}", path.display());
     let cannot = |error: std::io::Error| failed(&format!("cannot be read: {error}"));
     // Opening a pipe would wait for its other end.

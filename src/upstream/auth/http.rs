@@ -29,12 +29,21 @@ impl TokenClient {
 
     /// The body of the response. The reason of a failure names the URL, and nothing else of what was sent.
     pub(crate) async fn send(&self, request: &TokenRequest) -> Result<Bytes, String> {
-        let failed = |why: &str| format!("{}: {why}", request.url);
-        let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         let method = match &request.form {
             Some(_) => Method::POST,
             None => Method::GET,
         };
+        self.send_as(method, request).await
+    }
+
+    /// Like [`send`](Self::send), with another method than the usual one.
+    pub(crate) async fn send_as(
+        &self,
+        method: Method,
+        request: &TokenRequest,
+    ) -> Result<Bytes, String> {
+        let failed = |why: &str| format!("{}: {why}", request.url);
+        let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         let mut built = Request::builder()
             .method(method)
             .uri(&request.url)

@@ -11,17 +11,24 @@ use std::sync::{
 
 use axum::http::{HeaderName, HeaderValue};
 
+mod aws;
 mod azure;
 mod google;
 mod http;
 mod renewing;
+pub(crate) mod sigv4;
 mod token;
 
 use self::{
+    aws::{Signer, SigningPass},
     renewing::Lent,
+    sigv4::Unsigned,
     token::{Bearer, TokenSource},
 };
-use crate::{config::RemoteProvider, wire::error::UpstreamError};
+use crate::{
+    config::{Identity, RemoteProvider},
+    wire::error::UpstreamError,
+};
 
 /// The header in which a provider expects its key, and the prefix before the key.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +48,7 @@ impl KeyHeader<'static> {
 pub(crate) enum Auth {
     Keys(Keys),
     Token(Arc<TokenSource>),
+    Signer(Signer),
 }
 
 /// What authorises one request.
@@ -48,6 +56,7 @@ pub(crate) enum Pass<'a> {
     Nothing,
     Key(&'a Key),
     Token(Arc<Lent<Bearer>>),
+    Signature(SigningPass<'a>),
 }
 
 /// A request as it is sent, for passes that depend on it.
@@ -73,6 +82,7 @@ pub(crate) type Key = (HeaderName, HeaderValue);
 impl Auth {
     pub(crate) fn new(config: &RemoteProvider, header: KeyHeader<'_>) -> Result<Self, String> {
         match &config.identity {
+            Some(Identity::Aws(aws)) => Ok(Self::Signer(Signer::new(aws)?)),
             Some(identity) => Ok(Self::Token(token::source(identity)?)),
             None => Ok(Self::Keys(Keys::new(config, header)?)),
         }
@@ -83,6 +93,7 @@ impl Auth {
         match self {
             Self::Keys(keys) => Ok(keys.next().map_or(Pass::Nothing, Pass::Key)),
             Self::Token(source) => Ok(Pass::Token(source.get().await?)),
+            Self::Signer(signer) => Ok(Pass::Signature(signer.pass().await?)),
         }
     }
 
@@ -92,8 +103,25 @@ impl Auth {
             (Self::Token(source), Pass::Token(token)) if source.refuse(token) => {
                 source.get().await.ok().map(Pass::Token)
             }
+            (Self::Signer(signer), Pass::Signature(refused)) if signer.refuse(refused) => {
+                signer.pass().await.ok().map(Pass::Signature)
+            }
             _ => None,
         }
+    }
+
+    /// Whether a response with this status refuses what authorised its request, so that another pass may help.
+    pub(crate) fn is_refusal(&self, status: u16) -> bool {
+        match self {
+            Self::Keys(_) | Self::Token(_) => status == 401,
+            // AWS says so of credentials that have ended too.
+            Self::Signer(_) => matches!(status, 401 | 403),
+        }
+    }
+
+    /// Whether requests are signed, and with the time at which they are sent.
+    pub(crate) fn is_signed(&self) -> bool {
+        matches!(self, Self::Signer(_))
     }
 
     /// Whether requests carry tokens of an identity.
@@ -103,8 +131,18 @@ impl Auth {
 }
 
 impl Pass<'_> {
+    /// What it is, for the operator.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Nothing => "has no key".into(),
+            Self::Key(_) => "has a key".into(),
+            Self::Token(_) => "has a token".into(),
+            Self::Signature(pass) => pass.describe(),
+        }
+    }
+
     /// Appends its header lines to the head of this request.
-    pub(crate) fn write(&self, head: &mut Vec<u8>, _request: &Outgoing<'_>) {
+    pub(crate) fn write(&self, head: &mut Vec<u8>, request: &Outgoing<'_>) {
         match self {
             Self::Nothing => {}
             Self::Key((name, value)) => {
@@ -114,6 +152,19 @@ impl Pass<'_> {
                 head.extend_from_slice(b"\r\n");
             }
             Self::Token(token) => head.extend_from_slice(token.value.line().as_bytes()),
+            Self::Signature(pass) => {
+                let target = request.target.concat();
+                let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+                let unsigned = Unsigned {
+                    method: request.method,
+                    path,
+                    query,
+                    host: request.host,
+                    content_type: "application/json",
+                    body: request.body,
+                };
+                head.extend_from_slice(pass.lines(&unsigned).as_bytes());
+            }
         }
     }
 }

@@ -82,6 +82,7 @@ fn new_source(identity: &Identity) -> Result<TokenSource, String> {
             "fetching a token from Google",
         ),
         Identity::Azure(azure) => (Grant::Azure(azure.clone()), "fetching a token from Azure"),
+        Identity::Aws(_) => return Err("requests to AWS are signed and carry no token".into()),
     };
     let http = TokenClient::new()?;
     Ok(Renewing::new(Cloud { grant, http }, what.to_owned()))

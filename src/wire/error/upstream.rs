@@ -31,6 +31,12 @@ pub enum UpstreamError {
         /// Whether the provider refuses the gateway's key or region rather than the request.
         about_us: bool,
     },
+    /// The provider finds that a signature is not of now.
+    #[error(
+        "responded with status {0} (the clock of this machine may be wrong){}",
+        Self::ABOUT_US
+    )]
+    WrongClock(u16),
     /// The provider refused a request that was forwarded as it is. The caller speaks its API and acts on its words.
     #[error("responded with status {status}")]
     Verbatim { status: u16, message: String },
@@ -91,14 +97,17 @@ impl UpstreamError {
     /// The provider's HTTP status, if it was an error status.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
-            Self::Status { status, .. } | Self::Verbatim { status, .. } => Some(*status),
+            Self::Status { status, .. }
+            | Self::Verbatim { status, .. }
+            | Self::WrongClock(status) => Some(*status),
             _ => None,
         }
     }
 
     /// Whether the provider would refuse the request again: a 4xx status that is not temporary.
     pub(crate) fn is_callers_fault(&self) -> bool {
-        let is_final = |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 429);
+        let is_final =
+            |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 424 | 429);
         !self.is_operators_fault() && self.status().is_some_and(is_final)
     }
 
@@ -129,7 +138,7 @@ impl UpstreamError {
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
             Self::Status { status: 429, .. } => "rate_limited",
             Self::Status { status, .. } if *status < 500 => "refused",
-            Self::Verbatim { .. } => "refused",
+            Self::Verbatim { .. } | Self::WrongClock(_) => "refused",
             Self::Status { .. } => "status",
             Self::Broken(_) => "broken",
             Self::Empty => "empty",
@@ -148,7 +157,10 @@ impl UpstreamError {
     }
 
     fn is_about_us(&self) -> bool {
-        matches!(self, Self::Status { about_us: true, .. })
+        matches!(
+            self,
+            Self::Status { about_us: true, .. } | Self::WrongClock(_)
+        )
     }
 
     /// The provider's `Retry-After`, if it sent one.
@@ -207,6 +219,9 @@ impl UpstreamError {
                 reason: None,
                 ..
             } => {
+                format!("The model's provider failed with status {status}.")
+            }
+            Self::WrongClock(status) => {
                 format!("The model's provider failed with status {status}.")
             }
             Self::Verbatim { message, .. } => message.clone(),

@@ -54,6 +54,11 @@ impl NativeHeaders {
         &self.lines
     }
 
+    /// The beta features that the caller asks for, one by one.
+    pub(crate) fn betas(&self) -> impl Iterator<Item = &str> {
+        self.betas.iter().map(String::as_str)
+    }
+
     /// The header line with those beta features for which `is_sent`, without the version; empty if there are none.
     pub(crate) fn beta_lines(&self, is_sent: impl Fn(&str) -> bool) -> String {
         let sent = self.betas.iter().map(String::as_str);

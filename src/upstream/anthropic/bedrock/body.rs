@@ -13,23 +13,9 @@ use crate::wire::{error::UpstreamError, json_writer::JsonWriter};
 /// The version of the API at Bedrock.
 const VERSION: &str = "bedrock-2023-05-31";
 const BETAS: &str = "anthropic_beta";
+const BUDGET: &str = "max_tokens";
 /// Members that the path, the action and the service's own version replace.
 const REPLACED: [&str; 3] = ["model", "stream", "anthropic_version"];
-
-/// Betas that Bedrock documents. It refuses a call with any other one, and clients ask for those of Anthropic's own API.
-pub(crate) const KNOWN_BETAS: [&str; 11] = [
-    "computer-use-2024-10-22",
-    "computer-use-2025-01-24",
-    "token-efficient-tools-2025-02-19",
-    "interleaved-thinking-2025-05-14",
-    "output-128k-2025-02-19",
-    "dev-full-thinking-2025-05-14",
-    "context-1m-2025-08-07",
-    "context-management-2025-06-27",
-    "effort-2025-11-24",
-    "tool-search-tool-2025-10-19",
-    "tool-examples-2025-10-29",
-];
 
 /// Rewrites a body of the Messages API for Bedrock. `betas` are those of the caller's headers; betas that are not in
 /// `allowed` are left out.
@@ -37,6 +23,24 @@ pub(crate) fn body(
     messages: &[u8],
     betas: &[&str],
     allowed: &[impl AsRef<str>],
+) -> Result<Vec<u8>, UpstreamError> {
+    rewrite(messages, betas, allowed, None)
+}
+
+/// The body of a call whose tokens are to be counted. It has an output budget, which Bedrock wants to see here too.
+pub(crate) fn counted_body(
+    messages: &[u8],
+    betas: &[&str],
+    allowed: &[impl AsRef<str>],
+) -> Result<Vec<u8>, UpstreamError> {
+    rewrite(messages, betas, allowed, Some(1))
+}
+
+fn rewrite(
+    messages: &[u8],
+    betas: &[&str],
+    allowed: &[impl AsRef<str>],
+    default_budget: Option<u32>,
 ) -> Result<Vec<u8>, UpstreamError> {
     let mut json = serde_json::Deserializer::from_slice(messages);
     let Members(members) = json
@@ -60,6 +64,10 @@ pub(crate) fn body(
         written.list(&chosen, |beta, json| {
             json.string(beta);
         });
+    }
+    let has_budget = members.iter().any(|(name, _)| name == BUDGET);
+    if let Some(tokens) = default_budget.filter(|_| !has_budget) {
+        written.raw(",").string(BUDGET).raw(":").number(tokens);
     }
     for (name, value) in &members {
         if !REPLACED.contains(&name.as_ref()) && name != BETAS {
@@ -99,6 +107,8 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
 
+    const KNOWN_BETAS: [&str; 2] = ["context-1m-2025-08-07", "effort-2025-11-24"];
+
     fn rewritten(messages: &str, betas: &[&str]) -> String {
         String::from_utf8(body(messages.as_bytes(), betas, &KNOWN_BETAS).unwrap()).unwrap()
     }
@@ -127,6 +137,16 @@ mod tests {
         assert_eq!(none, r#"{"anthropic_version":"bedrock-2023-05-31"}"#);
         let more = body(b"{}", &[other], &[other]).unwrap();
         assert!(String::from_utf8(more).unwrap().contains(other));
+    }
+
+    #[test]
+    fn a_body_to_be_counted_has_a_budget() {
+        for (given, expected) in [("{}", "1"), (r#"{"max_tokens":7}"#, "7")] {
+            let body = counted_body(given.as_bytes(), &[], &KNOWN_BETAS).unwrap();
+            let expected =
+                format!(r#"{{"anthropic_version":"bedrock-2023-05-31","max_tokens":{expected}}}"#);
+            assert_eq!(String::from_utf8(body).unwrap(), expected);
+        }
     }
 
     #[test]

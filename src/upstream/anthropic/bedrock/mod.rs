@@ -9,7 +9,7 @@ use crate::{upstream::auth::sigv4::path_segment, wire::error::UpstreamError};
 mod body;
 mod frames;
 
-pub(crate) use body::body;
+pub(crate) use body::{body, counted_body};
 pub(crate) use frames::BedrockFrames;
 
 /// Names redacted from error messages, besides those of the model's vendor.
@@ -25,7 +25,12 @@ pub(crate) fn invoke_path(model: &str, is_stream: bool) -> String {
     format!("/model/{}/{action}", path_segment(model))
 }
 
+/// The path of a request that counts tokens. Models have counts, and the profiles in front of them (`eu.anthropic.…`)
+/// have none.
 pub(crate) fn count_path(model: &str) -> String {
+    let start = model.find("anthropic.");
+    let start = start.filter(|_| !model.starts_with("arn:"));
+    let model = &model[start.unwrap_or(0)..];
     format!("/model/{}/count-tokens", path_segment(model))
 }
 
@@ -63,6 +68,11 @@ mod tests {
             "/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A123456789012%3Aapplication-inference-profile%2Fa1/invoke"
         );
         assert_eq!(count_path("a/../b?c"), "/model/a%2F..%2Fb%3Fc/count-tokens");
+        assert_eq!(
+            count_path("us.anthropic.claude-v1:0"),
+            "/model/anthropic.claude-v1%3A0/count-tokens"
+        );
+        assert!(count_path(profile).starts_with("/model/arn%3Aaws%3A"));
     }
 
     #[test]
