@@ -98,6 +98,15 @@ impl Secret {
     }
 }
 
+/// Compares digests, as [`Secret::matches`] does.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.matches(&other.0)
+    }
+}
+
+impl Eq for Secret {}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")

@@ -1,10 +1,10 @@
 //! The log of something that is tried again until it works: one line when it begins to fail, and one that sums up when it
 //! works again.
 
-use std::{fmt::Display, time::Instant};
+use std::{borrow::Cow, fmt::Display, time::Instant};
 
 pub(crate) struct Outage {
-    what: &'static str,
+    what: Cow<'static, str>,
     failing: Option<Failing>,
 }
 
@@ -15,9 +15,9 @@ struct Failing {
 
 impl Outage {
     /// `what` is tried, as the beginning of a sentence: "looking up keys".
-    pub(crate) fn new(what: &'static str) -> Self {
+    pub(crate) fn new(what: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            what,
+            what: what.into(),
             failing: None,
         }
     }
@@ -30,7 +30,7 @@ impl Outage {
     }
 
     pub(crate) fn fails(&mut self, error: &impl Display) {
-        let what = self.what;
+        let what = &self.what;
         let failing = self.failing.get_or_insert_with(|| {
             tracing::warn!(%error, "{what} failed; it is retried until it works");
             let since = Instant::now();
@@ -41,7 +41,7 @@ impl Outage {
 
     pub(crate) fn works(&mut self) {
         if let Some(Failing { since, attempts }) = self.failing.take() {
-            let (what, seconds) = (self.what, since.elapsed().as_secs());
+            let (what, seconds) = (&self.what, since.elapsed().as_secs());
             tracing::info!(attempts, seconds, "{what} works again");
         }
     }

@@ -22,6 +22,7 @@ mod body_memory;
 pub(crate) mod changes;
 mod environment;
 mod files;
+mod identity;
 mod limits_section;
 mod mail;
 mod oidc;
@@ -42,6 +43,7 @@ mod values;
 pub(crate) use alerts::{Alerts, Webhook};
 pub use body_memory::BodyMemoryLimits;
 pub(crate) use body_memory::memory_limit;
+pub use identity::{Aws, AwsSource, Azure, AzureGrant, Google, Identity};
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
@@ -271,6 +273,17 @@ pub enum Provider {
     Simulator,
 }
 
+/// Whose form of the Messages API a provider of this kind speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    #[default]
+    Anthropic,
+    /// Vertex AI of Google.
+    Vertex,
+    /// Amazon Bedrock.
+    Bedrock,
+}
+
 /// The API that a provider implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
@@ -282,9 +295,14 @@ pub enum ProviderKind {
 #[derive(Clone, Debug)]
 pub struct RemoteProvider {
     pub kind: ProviderKind,
+    pub dialect: Dialect,
+    /// The beta features that Bedrock gets, and no others.
+    pub betas: Vec<String>,
     pub base_url: String,
-    /// Used round-robin.
+    /// Used round-robin; none if there is an identity.
     pub api_keys: Vec<Secret>,
+    /// Whose tokens authorise requests instead of a key.
+    pub identity: Option<Identity>,
     pub timeouts: Timeouts,
     pub reuse: Reuse,
     pub quirks: Quirks,

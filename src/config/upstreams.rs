@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    Choice, CustomWeights, Deployment, MaxTokensField, Provider, ProviderKind, Quirks,
-    RemoteProvider, Reuse, Routing, Timeouts,
+    Choice, CustomWeights, Deployment, Dialect, Identity, MaxTokensField, Provider, ProviderKind,
+    Quirks, RemoteProvider, Reuse, Routing, Timeouts,
+    identity::identity,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
 };
@@ -18,6 +19,20 @@ use crate::{
 };
 
 const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
+/// Betas that Bedrock documents. It refuses a call with any other one, and clients ask for those of Anthropic's own API.
+const KNOWN_BETAS: [&str; 11] = [
+    "computer-use-2024-10-22",
+    "computer-use-2025-01-24",
+    "token-efficient-tools-2025-02-19",
+    "interleaved-thinking-2025-05-14",
+    "output-128k-2025-02-19",
+    "dev-full-thinking-2025-05-14",
+    "context-1m-2025-08-07",
+    "context-management-2025-06-27",
+    "effort-2025-11-24",
+    "tool-search-tool-2025-10-19",
+    "tool-examples-2025-10-29",
+];
 const GEMINI_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
 /// The URL of a kind of provider without `base_url`: the vendors' own APIs have a known address, while a compatible server
@@ -43,17 +58,28 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         section.finish();
         return Provider::Simulator;
     };
-    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
-    let base_url = match kind {
-        ProviderKind::OpenAi => section.required("base_url", expected, http_url),
-        ProviderKind::Anthropic => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| ANTHROPIC_URL.into()))
+    let auth = section.text_of("auth").map(str::to_owned);
+    let identity = identity(&mut section, environment);
+    let known_url = match auth.as_deref() {
+        // A Bedrock API key is no key of Anthropic's.
+        None if section.text_of("dialect") == Some("bedrock") => None,
+        None => own_url(kind).map(str::to_owned),
+        // Without its region there is a mistake already.
+        Some("aws") => {
+            let url = identity.as_ref().and_then(|it| aws_url(it, kind));
+            Some(url.unwrap_or_default())
         }
-        ProviderKind::Gemini => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| GEMINI_URL.into()))
-        }
+        // Other clouds have their own address, in which projects and regions are.
+        Some(_) => None,
+    };
+    let base_url = base_url(&mut section, known_url);
+    let dialect = match kind {
+        ProviderKind::Anthropic => dialect(&mut section, base_url.as_deref(), identity.as_ref()),
+        _ => Dialect::default(),
+    };
+    let betas = match dialect {
+        Dialect::Bedrock => betas(&mut section),
+        Dialect::Anthropic | Dialect::Vertex => Vec::new(),
     };
     let api_keys = api_keys(&mut section, environment);
     let timeouts = timeouts(&mut section, Timeouts::default());
@@ -68,12 +94,83 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
     section.finish();
     Provider::Remote(Box::new(RemoteProvider {
         kind,
+        dialect,
+        betas,
         base_url: base_url.unwrap_or_default(),
         api_keys,
+        identity,
         quirks,
         timeouts,
         reuse,
     }))
+}
+
+/// The URL of a vendor's own API; a compatible server can be anywhere.
+fn own_url(kind: ProviderKind) -> Option<&'static str> {
+    match kind {
+        ProviderKind::OpenAi => None,
+        ProviderKind::Anthropic => Some(ANTHROPIC_URL),
+        ProviderKind::Gemini => Some(GEMINI_URL),
+    }
+}
+
+/// The URL of Bedrock in the region of an identity.
+fn aws_url(identity: &Identity, kind: ProviderKind) -> Option<String> {
+    let Identity::Aws(aws) = identity else {
+        return None;
+    };
+    let url = aws.bedrock_url();
+    Some(match kind {
+        ProviderKind::OpenAi => format!("{url}/openai/v1"),
+        ProviderKind::Anthropic | ProviderKind::Gemini => url,
+    })
+}
+
+fn base_url(section: &mut Section, known: Option<String>) -> Option<String> {
+    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
+    match known {
+        Some(known) => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or(known))
+        }
+        None => section.required("base_url", expected, http_url),
+    }
+}
+
+/// The beta features that Bedrock gets: those that are set, or those that it documents.
+fn betas(section: &mut Section) -> Vec<String> {
+    let expected = "a list of beta features, e.g. `[\"context-1m-2025-08-07\"]`";
+    let set = section.texts("betas", expected);
+    set.unwrap_or_else(|| KNOWN_BETAS.map(str::to_owned).to_vec())
+}
+
+/// Whose form of the Messages API it is: that of the cloud whose host or identity it has, unless the section says
+/// otherwise, as for a proxy.
+fn dialect(section: &mut Section, base_url: Option<&str>, identity: Option<&Identity>) -> Dialect {
+    let expected = "`anthropic`, `vertex` or `bedrock`";
+    let given = section.optional("dialect", expected, |value| {
+        match as_text(value)?.as_str() {
+            "anthropic" => Some(Dialect::Anthropic),
+            "vertex" => Some(Dialect::Vertex),
+            "bedrock" => Some(Dialect::Bedrock),
+            _ => None,
+        }
+    });
+    let uri: Option<axum::http::Uri> = base_url.and_then(|url| url.parse().ok());
+    let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default();
+    let is_google = matches!(identity, Some(Identity::Google(_)));
+    let is_vertex = is_google
+        || host
+            .to_ascii_lowercase()
+            .ends_with("aiplatform.googleapis.com");
+    let is_bedrock = matches!(identity, Some(Identity::Aws(_)));
+    given.unwrap_or(if is_vertex {
+        Dialect::Vertex
+    } else if is_bedrock {
+        Dialect::Bedrock
+    } else {
+        Dialect::Anthropic
+    })
 }
 
 /// Reads `timeouts`; those that are not set come from `default`.

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "requests",
         check: codec::requests,
@@ -59,6 +59,12 @@ pub const TARGETS: [Target; 8] = [
         check: upstream::sse,
         dictionary: SSE,
         fixtures: &["src/upstream/openai/fixtures/streams"],
+    },
+    Target {
+        name: "eventstream",
+        check: upstream::event_stream,
+        dictionary: EVENT_STREAM,
+        fixtures: &[],
     },
     Target {
         name: "streams",
@@ -172,6 +178,20 @@ const SSE: &[&[u8]] = &[
     b"data: [DONE]\n\n",
     b"data: {}\n\n",
     b"\0",
+];
+
+const EVENT_STREAM: &[&[u8]] = &[
+    b"\x0d:message-type\x07\x00\x05event",
+    b"\x0d:message-type\x07\x00\x09exception",
+    b"\x0b:event-type\x07\x00\x05chunk",
+    b"\x0f:exception-type\x07\x00\x13throttlingException",
+    b"{\"bytes\":\"e30=\"}",
+    b"\x00\x00\x00\x10\x00\x00\x00\x00\x05\xc2\x48\xeb\x7d\x98\xc8\xff",
+    b"\x00\x00\x00\x00",
+    b"\xff\xff\xff\xff",
+    b"\x07\x00\x01",
+    b"\x06\xff\xff",
+    b"\x09",
 ];
 
 const JSON: &[&[u8]] = &[

@@ -3,20 +3,17 @@
 //! Redirects are not followed and compressed bodies are refused. Every failure is an [`UpstreamError`]; a status other
 //! than 200 carries the provider's reason, redacted for callers.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::reason::{self, Redactor};
+pub(crate) use super::auth::KeyHeader;
+use super::{
+    auth::{Auth, Outgoing, Pass},
+    reason::{self, Redactor},
+};
 use crate::{
     config::{RemoteProvider, Timeouts},
     net::{
@@ -39,6 +36,8 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sends requests to one provider.
 pub(crate) struct Client {
     pool: Arc<Pool>,
+    /// Host and port, as in the `host` header.
+    host: String,
     /// Path prefix of every request, from `base_url`.
     base_path: String,
     query: Option<String>,
@@ -46,25 +45,9 @@ pub(crate) struct Client {
     headers: String,
     /// Further lines, which a request can replace by its own.
     default_lines: String,
-    /// Key headers: requests use them in turn.
-    keys: Vec<(HeaderName, HeaderValue)>,
-    next_key: AtomicUsize,
+    auth: Auth,
     timeouts: Timeouts,
     redactor: Redactor,
-}
-
-/// The header in which a provider expects its key, and the prefix before the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyHeader<'a> {
-    pub name: &'a str,
-    pub prefix: &'a str,
-}
-
-impl KeyHeader<'static> {
-    pub(crate) const BEARER: Self = Self {
-        name: "authorization",
-        prefix: "Bearer ",
-    };
 }
 
 /// An HTTP response whose head was received; the body is read on demand.
@@ -82,15 +65,7 @@ pub(crate) struct Response {
 
 impl Client {
     pub(crate) fn new(config: &RemoteProvider, key_header: KeyHeader<'_>) -> Result<Self, String> {
-        let name = HeaderName::try_from(key_header.name)
-            .map_err(|_| format!("{:?} is not a valid header name", key_header.name))?;
-        let keys = config.api_keys.iter().map(|key| {
-            let value = format!("{}{}", key_header.prefix, key.reveal());
-            let mut value = HeaderValue::try_from(value)
-                .map_err(|_| "its API key has characters that a header cannot carry")?;
-            value.set_sensitive(true);
-            Ok((name.clone(), value))
-        });
+        let auth = Auth::new(config, key_header)?;
         let invalid_url = || format!("{:?} is not a valid provider URL", config.base_url);
         let url: Uri = config.base_url.parse().map_err(|_| invalid_url())?;
         let (scheme, host) = url.scheme_str().zip(url.host()).ok_or_else(invalid_url)?;
@@ -104,6 +79,7 @@ impl Client {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Ok(Self {
             pool: Arc::new(Pool::new(address, config.timeouts.connect, config.reuse)?),
+            host: format!("{host}{port}"),
             base_path: url.path().trim_end_matches('/').to_owned(),
             query: config.quirks.query.clone(),
             // Metered responses must not be compressed: nothing to unpack, and no decompression bombs.
@@ -111,10 +87,9 @@ impl Client {
                 "host: {host}{port}\r\ncontent-type: application/json\r\naccept-encoding: identity\r\nuser-agent: {agent}\r\n"
             ),
             default_lines: String::new(),
-            keys: keys.collect::<Result<_, String>>()?,
-            next_key: AtomicUsize::new(0),
+            auth,
             timeouts: config.timeouts,
-            redactor: Redactor::new(&config.base_url, &config.api_keys),
+            redactor: Redactor::new(config),
         })
     }
 
@@ -180,8 +155,12 @@ impl Client {
             response.body_up_to(MAX_ERROR_BODY_BYTES),
         );
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
-        if let Some(message) = reason::verbatim(status, &body).filter(|_| is_native) {
+        let is_shown = |message: &String| is_native && !self.redactor.reveals_secret(message);
+        if let Some(message) = reason::verbatim(status, &body).filter(is_shown) {
             return UpstreamError::Verbatim { status, message };
+        }
+        if self.auth.is_signed() && reason::is_about_clock(&body) {
+            return UpstreamError::WrongClock(status);
         }
         let requested = call.route.requested_name();
         let reason = self.redactor.public_reason(status, &body, model, requested);
@@ -203,11 +182,24 @@ impl Client {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(format!("refuses our key (status {status})"))
             }
+            // The clouds list models under another address, if at all. Without a token they would say 401 instead.
+            StatusCode::NOT_FOUND if self.auth.is_identity() => {
+                Ok("issues tokens, and answers without a list of models".into())
+            }
             StatusCode::NOT_FOUND => {
                 Err(format!("has no {path} (status 404): is `base_url` right?"))
             }
             _ => Err(format!("fails with status {status}")),
         }
+    }
+
+    /// Gets what authorises requests and sends none, for a provider without a request that costs nothing.
+    pub(crate) async fn probe_identity(&self) -> Result<String, String> {
+        let pass = self.auth.pass().await.map_err(|error| error.to_string())?;
+        let described = pass.describe();
+        Ok(format!(
+            "{described}; no request is sent, because each would cost"
+        ))
     }
 
     async fn send(
@@ -217,15 +209,26 @@ impl Client {
         body: &[u8],
         lines: &str,
     ) -> Result<Response, UpstreamError> {
-        let request = self.head(method, path, body, lines)?;
-        let first_byte = self.timeouts.first_byte;
-        let exchange = async {
-            let mut connection = self.pool.take().await?;
-            let head = connection.send(&request, body).await?;
-            Ok((head, connection))
+        let mut pass = self.auth.pass().await?;
+        let mut is_first = true;
+        let (head, connection) = loop {
+            let request = self.head(method, path, body, lines, &pass)?;
+            let first_byte = self.timeouts.first_byte;
+            let exchange = async {
+                let mut connection = self.pool.take().await?;
+                let head = connection.send(&request, body).await?;
+                Ok((head, connection))
+            };
+            let exchanged = tokio::time::timeout(first_byte, exchange).await;
+            let exchanged = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
+            if !is_first || !self.auth.is_refusal(exchanged.0.status) {
+                break exchanged;
+            }
+            let Some(other) = self.auth.instead_of(&pass).await else {
+                break exchanged;
+            };
+            (pass, is_first) = (other, false);
         };
-        let exchanged = tokio::time::timeout(first_byte, exchange).await;
-        let (head, connection) = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
         let is_identity = |encoding: &String| encoding.eq_ignore_ascii_case("identity");
         if !head.content_encoding.as_ref().is_none_or(is_identity) {
             return Err(UpstreamError::Malformed(
@@ -243,21 +246,25 @@ impl Client {
         })
     }
 
-    /// Request line and headers, with the key whose turn it is.
+    /// Request line and headers.
     fn head(
         &self,
         method: &str,
         path: &str,
         body: &[u8],
         lines: &str,
+        pass: &Pass<'_>,
     ) -> Result<Vec<u8>, UpstreamError> {
-        let mark = if path.contains('?') { '&' } else { '?' };
-        let query = self.query.as_deref();
+        let (mark, query) = match self.query.as_deref() {
+            Some(query) if path.contains('?') => ("&", query),
+            Some(query) => ("?", query),
+            None => ("", ""),
+        };
+        let target = [self.base_path.as_str(), path, mark, query];
         let mut head = Vec::with_capacity(512);
         let mut put = |text: &str| head.extend_from_slice(text.as_bytes());
         // A space or line break in the request line would allow request smuggling.
-        let parts = [self.base_path.as_str(), path, query.unwrap_or_default()];
-        if parts
+        if target
             .iter()
             .any(|part| !part.bytes().all(|byte| byte.is_ascii_graphic()))
         {
@@ -266,23 +273,17 @@ impl Client {
         }
         put(method);
         put(" ");
-        put(&self.base_path);
-        put(path);
-        if let Some(query) = query {
-            put(mark.encode_utf8(&mut [0; 4]));
-            put(query);
-        }
+        target.into_iter().for_each(&mut put);
         put(" HTTP/1.1\r\n");
         put(&self.headers);
         put(lines);
-        if !self.keys.is_empty() {
-            let next_key = self.next_key.fetch_add(1, Ordering::Relaxed) % self.keys.len();
-            let (name, value) = &self.keys[next_key];
-            put(name.as_str());
-            put(": ");
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
-        }
+        let request = Outgoing {
+            method,
+            host: &self.host,
+            target,
+            body,
+        };
+        pass.write(&mut head, &request);
         head.extend_from_slice(b"content-length: ");
         head.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
         head.extend_from_slice(b"\r\n\r\n");

@@ -10,9 +10,11 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{
-    anthropic, gemini, openai,
+    anthropic,
+    eventstream::{self, Message, MessageError, MessageReader},
+    gemini, openai,
     sse::{Event, SseReader},
-    stream::{AfterEvent, Translator},
+    stream::{AfterEvent, Framing as _, Translator},
 };
 use crate::{
     base::{money::NanoUsd, mutation::Random},
@@ -99,6 +101,45 @@ fn events_by_the_standard(bytes: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     events
+}
+
+/// The messages in a binary stream of AWS: how it is split makes no difference. Mutations rarely leave a checksum right,
+/// so the bytes are also read as headers and payload of a message that is sealed here.
+pub(crate) fn event_stream(bytes: &[u8]) -> u64 {
+    let whole = read_messages(&[bytes]);
+    let split = read_messages(&Random::of(bytes).pieces(bytes));
+    assert_eq!(whole, split, "{}", bytes.escape_ascii());
+    let (length, rest) = bytes.split_first().unwrap_or((&0, bytes));
+    let (headers, payload) = rest.split_at(rest.len().min(usize::from(*length)));
+    let sealed = eventstream::seal(headers, payload);
+    let (messages, error) = read_messages(&[&sealed, &sealed]);
+    let is_read = error.is_none();
+    assert_eq!(messages.len(), if is_read { 2 } else { 0 });
+    assert!(messages.iter().all(|message| message.payload == payload));
+    let mut frames = anthropic::BedrockFrames::default();
+    frames.push(&sealed);
+    let event = frames.next_event();
+    let found = match &event {
+        Ok(Some(_)) => 3,
+        Ok(None) => 2,
+        Err(_) => u64::from(is_read),
+    };
+    (whole.0.len().ilog2_or_zero()) << 8 | found << 4 | u64::from(whole.1.is_some())
+}
+
+fn read_messages(pieces: &[&[u8]]) -> (Vec<Message>, Option<MessageError>) {
+    let (mut reader, mut messages) = (MessageReader::default(), Vec::new());
+    for piece in pieces {
+        reader.push(piece);
+        loop {
+            match reader.next_message() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => return (messages, Some(error)),
+            }
+        }
+    }
+    (messages, None)
 }
 
 /// A provider's stream, read by every adapter: whatever it holds, each frame for the caller is one event of valid JSON.

@@ -10,8 +10,10 @@
 use futures_util::stream::BoxStream;
 
 mod anthropic;
+mod auth;
 mod client;
 pub(crate) mod deployments;
+mod eventstream;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_targets;
 mod gemini;

@@ -5,7 +5,11 @@
 
 use serde_json::Value;
 
-use crate::{base::keys::Secret, wire::error::CONTEXT_OVERFLOW};
+use crate::{
+    base::keys::Secret,
+    config::{Identity, RemoteProvider},
+    wire::error::CONTEXT_OVERFLOW,
+};
 
 /// A longer message is truncated to this many words.
 const MAX_WORDS: usize = 60;
@@ -15,10 +19,19 @@ const REDACTED: &str = "[...]";
 pub(crate) struct Redactor {
     /// Names and keys in lower case; a word that contains one of them is replaced.
     redacted: Vec<String>,
+    /// Those of them that nobody but the operator knows: keys, accounts and projects.
+    secrets: Vec<String>,
 }
 
 impl Redactor {
-    pub(crate) fn new(base_url: &str, api_keys: &[Secret]) -> Self {
+    pub(crate) fn new(provider: &RemoteProvider) -> Self {
+        let keys = provider.api_keys.iter().map(Secret::reveal);
+        let names = provider.identity.iter().flat_map(Identity::names);
+        Self::with(&provider.base_url, keys.chain(names))
+    }
+
+    /// `secrets` are the keys and what names the operator's account.
+    pub(crate) fn with<'a>(base_url: &'a str, secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let uri: Option<axum::http::Uri> = base_url.parse().ok();
         let host = uri
             .as_ref()
@@ -31,10 +44,18 @@ impl Redactor {
             .nth(1)
             .filter(|part| part.len() > 3)
             .map(str::to_owned);
-        let keys = api_keys.iter().map(|key| key.reveal().to_lowercase());
-        let redacted = [Some(host), vendor].into_iter().flatten().chain(keys);
+        let path = uri.as_ref().map_or("", |uri| uri.path());
+        let secrets: Vec<_> = secrets
+            .into_iter()
+            .map(str::to_lowercase)
+            .chain(project_in(path).map(str::to_lowercase))
+            .filter(|name| !name.is_empty())
+            .collect();
+        let redacted = [Some(host), vendor].into_iter().flatten();
+        let redacted = redacted.filter(|name| !name.is_empty());
         Self {
-            redacted: redacted.filter(|name| !name.is_empty()).collect(),
+            redacted: redacted.chain(secrets.iter().cloned()).collect(),
+            secrets,
         }
     }
 
@@ -42,6 +63,13 @@ impl Redactor {
     pub(crate) fn redact_also(&mut self, names: &[&str]) {
         let names = names.iter().map(|name| (*name).to_owned());
         self.redacted.extend(names);
+    }
+
+    /// Whether a message names what only the operator knows, so that not even a caller of the provider's own API gets
+    /// it as it is.
+    pub(crate) fn reveals_secret(&self, message: &str) -> bool {
+        let message = message.to_lowercase();
+        self.secrets.iter().any(|secret| message.contains(secret))
     }
 
     /// The redacted message of an error body, if it is about the caller's request.
@@ -94,6 +122,12 @@ impl Redactor {
     }
 }
 
+/// The project of a cloud in the path of its URLs: `/v1/projects/NAME/locations/…`.
+fn project_in(path: &str) -> Option<&str> {
+    let (_, project) = path.split_once("/projects/")?;
+    project.split('/').next().filter(|name| name.len() > 3)
+}
+
 /// The message of an error about the caller's request, in the provider's words.
 pub(crate) fn verbatim(status: u16, body: &[u8]) -> Option<String> {
     if !matches!(status, 400 | 413 | 422) || is_operators_fault(body) {
@@ -102,6 +136,29 @@ pub(crate) fn verbatim(status: u16, body: &[u8]) -> Option<String> {
     let error = error_in(body)?;
     let message = error.get("message")?.as_str()?;
     (!message.is_empty()).then(|| message.to_owned())
+}
+
+/// Whether the error of a body says that the request exceeds the model's context.
+pub(crate) fn is_overflow(body: &[u8]) -> bool {
+    error_in(body).is_some_and(|error| {
+        let message = error.get("message").and_then(Value::as_str);
+        is_context_overflow(&error, message.unwrap_or_default())
+    })
+}
+
+/// Whether an error says that a signature is too old or from the future.
+pub(crate) fn is_about_clock(body: &[u8]) -> bool {
+    const WORDS: [&str; 3] = [
+        "signature expired",
+        "signature not yet current",
+        "time is too skewed",
+    ];
+    let error = error_in(body).unwrap_or_default();
+    // Some services of AWS write the name in upper case.
+    let message = error.get("message").or_else(|| error.get("Message"));
+    let message = message.and_then(Value::as_str).unwrap_or_default();
+    let message = message.to_lowercase();
+    WORDS.iter().any(|words| message.contains(words))
 }
 
 /// Whether an error says that the request exceeds the model's context. Some vendors have an error code for it, others
@@ -141,10 +198,16 @@ fn error_in(body: &[u8]) -> Option<Value> {
 /// Whether a status 400 is about the operator's key, region or account: Google and Anthropic have no other status for
 /// some of that.
 pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
-    const ABOUT_ACCOUNT: [&str; 3] = [
+    const ABOUT_ACCOUNT: [&str; 8] = [
         "credit balance is too low",
         "specified api usage limits",
         "organization has been disabled",
+        // Amazon Bedrock
+        "model identifier is invalid",
+        "on-demand throughput isn",
+        "account is not authorized",
+        "exceeds the service quota",
+        "use case details have not been submitted",
     ];
     let Some(error) = error_in(body) else {
         return false;
@@ -183,7 +246,10 @@ fn looks_secret(word: &str) -> bool {
             && part.bytes().any(|byte| byte.is_ascii_alphabetic())
     };
     let separator = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    word.starts_with("sk-") || word.split(separator).any(run)
+    let word = word.trim_start_matches(['"', '\'', '`', '(']);
+    // OpenAI's keys, tokens of Google, JSON Web Tokens.
+    let begins = ["sk-", "ya29.", "eyJ"];
+    begins.iter().any(|begin| word.starts_with(begin)) || word.split(separator).any(run)
 }
 
 #[cfg(test)]
@@ -194,8 +260,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
-        let key = Secret::new("sk-live-0123456789");
-        let redactor = Redactor::new("https://api.vendor.com/v1", &[key]);
+        let redactor = Redactor::with("https://api.vendor.com/v1", ["sk-live-0123456789"]);
         let reason = |message: &str| {
             let body = serde_json::json!({ "error": { "message": message } }).to_string();
             redactor.public_reason(400, body.as_bytes(), "gpt-9o", "svc-pro")
@@ -232,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_reason_may_be_wrapped_in_a_list() {
-        let mut redactor = Redactor::new("https://api.vendor.com/v1", &[]);
+        let mut redactor = Redactor::with("https://api.vendor.com/v1", []);
         redactor.redact_also(&["gemini"]);
         let reason = |body: Value| {
             redactor.public_reason(400, body.to_string().as_bytes(), "gemini-3-pro", "svc-pro")
@@ -254,7 +319,7 @@ mod tests {
 
     #[test]
     fn errors_about_the_operators_key_region_or_account_are_not_shown() {
-        let redactor = Redactor::new("https://api.vendor.com/v1", &[]);
+        let redactor = Redactor::with("https://api.vendor.com/v1", []);
         for error in [
             json!({ "message": "API key not valid.", "status": "INVALID_ARGUMENT",
                 "details": [{ "@type": "x" }, { "reason": "API_KEY_INVALID" }] }),

@@ -1,4 +1,5 @@
-//! Reads a streamed response of any provider: bytes → server-sent events → [`Part`]s.
+//! Reads a streamed response of any provider: bytes → events → [`Part`]s. Events are server-sent events, or come in
+//! another [`Framing`].
 //!
 //! A stream that breaks before every choice has finished ends with an error or without its [`Part::Finish`]; after
 //! that, connection errors are ignored.
@@ -38,26 +39,66 @@ pub(crate) enum AfterEvent {
     End,
 }
 
-/// The parts of a response body, which must be an event stream.
+/// Finds events in the bytes of a stream: a state machine without I/O or clock.
+pub(crate) trait Framing: Default + Send + 'static {
+    /// How the content type of such a stream begins.
+    const CONTENT_TYPE: &'static str;
+
+    fn push(&mut self, bytes: &[u8]);
+
+    /// The data of the next complete event; `None` if more bytes are needed.
+    fn next_event(&mut self) -> Result<Option<Vec<u8>>, UpstreamError>;
+
+    /// The data of the last event, if the stream ended without the mark after it.
+    fn finish(self) -> Option<Vec<u8>>;
+}
+
+impl Framing for SseReader {
+    const CONTENT_TYPE: &'static str = "text/event-stream";
+
+    fn push(&mut self, bytes: &[u8]) {
+        SseReader::push(self, bytes);
+    }
+
+    fn next_event(&mut self) -> Result<Option<Vec<u8>>, UpstreamError> {
+        let event = SseReader::next_event(self);
+        let event = event.map_err(|_| UpstreamError::TooLarge(MAX_EVENT_BYTES))?;
+        Ok(event.map(|Event(data)| data))
+    }
+
+    fn finish(self) -> Option<Vec<u8>> {
+        SseReader::finish(self).map(|Event(data)| data)
+    }
+}
+
+/// The parts of a response body, which must be a stream of server-sent events.
 pub(crate) fn parts(
     response: Response,
     translator: impl Translator,
 ) -> Result<Parts, UpstreamError> {
-    if !response.content_type.starts_with("text/event-stream") {
+    framed_parts::<SseReader>(response, translator)
+}
+
+/// The parts of a response body, which must be a stream of this framing.
+pub(crate) fn framed_parts<F: Framing>(
+    response: Response,
+    translator: impl Translator,
+) -> Result<Parts, UpstreamError> {
+    if !response.content_type.starts_with(F::CONTENT_TYPE) {
         let message = format!("a stream of type {:?}", response.content_type);
         return Err(UpstreamError::Malformed(message));
     }
-    Ok(read(response, translator).boxed())
+    Ok(read::<F>(response, translator).boxed())
 }
 
-fn read(
+fn read<F: Framing>(
     response: Response,
     translator: impl Translator,
 ) -> impl Stream<Item = Result<Part, UpstreamError>> + Send {
     // Boxed, because `unfold` moves the reader with every part.
     let reader = Box::new(PartReader {
         response,
-        sse: Some(SseReader::default()),
+        events: Some(F::default()),
         translator,
         ready: VecDeque::new(),
     });
@@ -71,34 +112,31 @@ fn read(
     })
 }
 
-struct PartReader<T> {
+struct PartReader<F, T> {
     response: Response,
     /// `None` once the stream has ended.
-    sse: Option<SseReader>,
+    events: Option<F>,
     translator: T,
     /// Parts that were translated and not returned yet.
     ready: VecDeque<Part>,
 }
 
-impl<T: Translator> PartReader<T> {
+impl<F: Framing, T: Translator> PartReader<F, T> {
     async fn next(&mut self) -> Result<Option<Part>, UpstreamError> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Ok(Some(part));
             }
-            let Some(sse) = &mut self.sse else {
+            let Some(events) = &mut self.events else {
                 return Ok(None);
             };
-            let event = sse
-                .next_event()
-                .map_err(|_| UpstreamError::TooLarge(MAX_EVENT_BYTES))?;
-            if let Some(Event(data)) = event {
+            if let Some(data) = events.next_event()? {
                 self.on_event(&data)?;
             } else if let Some(bytes) = self.read().await? {
-                if let Some(sse) = &mut self.sse {
-                    sse.push(&bytes);
+                if let Some(events) = &mut self.events {
+                    events.push(&bytes);
                 }
-            } else if let Some(Event(data)) = self.sse.take().and_then(SseReader::finish) {
+            } else if let Some(data) = self.events.take().and_then(F::finish) {
                 // A broken connection may leave half an event, so a parse error is ignored. The consumer checks
                 // whether the response was complete, as at any other end.
                 let _ = self.on_event(&data);
@@ -122,7 +160,7 @@ impl<T: Translator> PartReader<T> {
 
     fn on_event(&mut self, data: &[u8]) -> Result<(), UpstreamError> {
         if self.translator.on_event(data, &mut self.ready)? == AfterEvent::End {
-            self.sse = None;
+            self.events = None;
             self.response.finish_early();
         }
         Ok(())

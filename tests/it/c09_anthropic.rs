@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate::{
     base::keys::Secret,
-    config::{ProviderKind, RemoteProvider, Reuse, Timeouts},
+    config::{Dialect, ProviderKind, RemoteProvider, Reuse, Timeouts},
     upstream::Provider,
 };
 
@@ -100,8 +100,11 @@ async fn a_check_lists_the_models() {
     let upstream = FakeUpstream::start().await;
     let provider = Provider::remote(&RemoteProvider {
         kind: ProviderKind::Anthropic,
+        dialect: Dialect::Anthropic,
+        betas: Vec::new(),
         base_url: format!("http://{}/v1", upstream.address),
         api_keys: vec![Secret::new(PROVIDER_KEY)],
+        identity: None,
         quirks: tollgate::config::Quirks::default(),
         timeouts: Timeouts::default(),
         reuse: Reuse::Pooled,

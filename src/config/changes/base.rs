@@ -36,6 +36,16 @@ const READ_AGAIN: [&str; 7] = [
     "tools",
 ];
 
+/// Settings of a provider that name a file which is read with the configuration. A token of another issuer is not: it
+/// is read whenever it is used.
+const KEY_FILES: [&str; 5] = [
+    "api_key_file",
+    "credentials_file",
+    "client_secret_file",
+    "secret_access_key_file",
+    "session_token_file",
+];
+
 pub(crate) struct Base {
     /// The name of the file in messages.
     pub(super) source: String,
@@ -134,16 +144,19 @@ impl Base {
         different.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The files with the keys of providers.
+    /// The files with the keys of providers and with the credentials of their identities.
     pub(crate) fn key_files(&self) -> Vec<PathBuf> {
         let providers = match self.at(&["providers"]).map(|node| &node.value) {
             Some(Value::Table(providers)) => Some(providers),
             _ => None,
         };
         let settings = providers.into_iter().flat_map(BTreeMap::values);
-        let files = settings.filter_map(|provider| match &provider.value {
-            Value::Table(settings) => as_text(&settings.get("api_key_file")?.value),
-            _ => None,
+        let files = settings.flat_map(|provider| match &provider.value {
+            Value::Table(settings) => KEY_FILES
+                .iter()
+                .filter_map(|key| as_text(&settings.get(*key)?.value))
+                .collect(),
+            _ => Vec::new(),
         });
         files.map(|file| self.folder.join(file)).collect()
     }

@@ -89,6 +89,20 @@ impl ProviderSecrets {
     }
 }
 
+/// Settings of a provider that name a variable or a file with a secret.
+pub(super) const SECRETS: [&str; 10] = [
+    "api_key_env",
+    "api_key_file",
+    "credentials_file",
+    "client_secret_env",
+    "client_secret_file",
+    "federated_token_file",
+    "secret_access_key_env",
+    "secret_access_key_file",
+    "session_token_env",
+    "session_token_file",
+];
+
 fn setting<'a>(provider: &'a Node, key: &str) -> Option<&'a Value> {
     match &provider.value {
         Value::Table(settings) => settings.get(key).map(|node| &node.value),
@@ -99,7 +113,7 @@ fn setting<'a>(provider: &'a Node, key: &str) -> Option<&'a Value> {
 /// The secrets that a provider names, with the keys that name them.
 fn named(provider: &Node) -> Vec<(&'static str, String)> {
     let mut names = Vec::new();
-    for key in ["api_key_env", "api_key_file"] {
+    for key in SECRETS {
         match setting(provider, key) {
             Some(Value::List(items)) => {
                 let items = items.iter().filter_map(|item| as_text(&item.value));
@@ -109,15 +123,31 @@ fn named(provider: &Node) -> Vec<(&'static str, String)> {
             None => {}
         }
     }
+    // Without a file or a secret, `auth` uses what the machine is: its metadata service gives out tokens.
+    let auth = setting(provider, "auth").and_then(as_text);
+    names.extend(auth.filter(|_| names.is_empty()).map(|auth| ("auth", auth)));
     names
 }
 
-/// Scheme, host and port to which a provider sends its key; `None` if it has no URL that can be read.
+/// Where a provider sends its secrets: scheme, host and port of its API and, if it has one of its own, of its sign-in
+/// service. `None` if there is no URL that can be read.
 fn destination(provider: &Node) -> Option<String> {
     let url = match setting(provider, "base_url") {
         Some(url) => as_text(url)?,
+        // Signed with the secret, which stays here, and sent to the region's own host.
+        None if setting(provider, "auth").and_then(as_text).as_deref() == Some("aws") => {
+            "https://bedrock-runtime.amazonaws.com".to_owned()
+        }
         None => known_url(&as_text(setting(provider, "kind")?)?)?.to_owned(),
     };
+    let api = origin_of(&url)?;
+    match setting(provider, "authority") {
+        Some(authority) => Some(format!("{api} with {}", origin_of(&as_text(authority)?)?)),
+        None => Some(api),
+    }
+}
+
+fn origin_of(url: &str) -> Option<String> {
     let url: Uri = url.parse().ok()?;
     let scheme = url.scheme_str()?.to_ascii_lowercase();
     let host = url.host()?.to_ascii_lowercase();
@@ -167,6 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_without_a_secret_is_one_itself() {
+        for (provider, expected) in [
+            ("api_key_env = [\"A\", \"B\"]", vec!["A", "B"]),
+            ("auth = \"google\"", vec!["google"]),
+            (
+                "auth = \"google\"\ncredentials_file = \"g.json\"",
+                vec!["g.json"],
+            ),
+            ("auth = \"azure\"\nclient_id = \"a\"", vec!["azure"]),
+            ("auth = \"azure\"\nclient_secret_env = \"S\"", vec!["S"]),
+            ("auth = \"azure\"\nfederated_token_file = \"t\"", vec!["t"]),
+        ] {
+            let names = named(&checked_toml::parse(provider).unwrap());
+            let names: Vec<_> = names.iter().map(|(_, name)| name.as_str()).collect();
+            assert_eq!(names, expected, "{provider}");
+        }
+    }
+
+    #[test]
     fn a_destination_is_scheme_host_and_port() {
         for (provider, expected) in [
             (
@@ -191,6 +240,10 @@ mod tests {
             ),
             ("kind = \"anthropic\"", "https://api.anthropic.com"),
             (
+                "base_url = \"https://a.openai.azure.com/openai/v1\"\nauthority = \"https://login.example.com/x\"",
+                "https://a.openai.azure.com with https://login.example.com",
+            ),
+            (
                 "kind = \"gemini\"\nbase_url = \"http://[::1]:9/v1\"",
                 "http://[::1]:9",
             ),
@@ -202,6 +255,7 @@ mod tests {
             "base_url = 5",
             "base_url = \"/v1\"",
             "kind = \"anthropic\"\nbase_url = 5",
+            "kind = \"anthropic\"\nauthority = 5",
         ] {
             assert_eq!(to(provider), None, "{provider}");
         }

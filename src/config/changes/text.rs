@@ -8,7 +8,7 @@ use toml::{Table, Value};
 const MAX_LINE: usize = 90;
 
 /// Keys that come first, in this order; the others follow by name.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 24] = [
     "name",
     "description",
     "model",
@@ -16,6 +16,8 @@ const ORDER: [&str; 22] = [
     "upstream_model",
     "kind",
     "base_url",
+    "auth",
+    "credentials_file",
     "api_key_env",
     "api_key_file",
     "min_tier",

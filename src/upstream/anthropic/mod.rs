@@ -4,7 +4,9 @@
 //! the API reports, in a status or within a stream, is an [`UpstreamError`].
 
 mod answer;
+mod bedrock;
 mod conversation;
+mod dialect;
 mod events;
 mod fields;
 mod native;
@@ -16,13 +18,14 @@ mod tools;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::bedrock::BedrockFrames;
 use super::{
     Parts,
     client::{Client, KeyHeader, Response},
     stream,
 };
 use crate::{
-    config::RemoteProvider,
+    config::{Dialect, RemoteProvider},
     prompt::ChatCall,
     wire::{
         chat::Answer,
@@ -31,28 +34,40 @@ use crate::{
     },
 };
 
-const MESSAGES: &str = "/messages";
-const COUNT: &str = "/messages/count_tokens";
 const KEY: KeyHeader = KeyHeader {
     name: "x-api-key",
     prefix: "",
 };
-/// The API version that this adapter implements.
-const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 /// Names redacted from error messages, whatever the host is.
 const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 
 pub struct Anthropic {
     client: Client,
+    dialect: Dialect,
+    /// The beta features that Bedrock gets.
+    betas: Vec<String>,
 }
 
 impl Anthropic {
     pub(crate) fn new(config: &RemoteProvider) -> Result<Self, String> {
-        let (name, version) = VERSION;
-        let client = Client::new(config, KEY)?
-            .with_default_header(name, version)
-            .redacting(&VENDOR_NAMES);
-        Ok(Self { client })
+        let dialect = config.dialect;
+        let key_header = match dialect {
+            Dialect::Anthropic | Dialect::Vertex => KEY,
+            Dialect::Bedrock => KeyHeader::BEARER,
+        };
+        let mut client = Client::new(config, key_header)?.redacting(&VENDOR_NAMES);
+        if dialect == Dialect::Bedrock {
+            client = client.redacting(&bedrock::VENDOR_NAMES);
+        }
+        if let Some(version) = dialect.version_header() {
+            client = client.with_default_header("anthropic-version", version);
+        }
+        let betas = config.betas.clone();
+        Ok(Self {
+            client,
+            dialect,
+            betas,
+        })
     }
 
     pub(crate) async fn complete(
@@ -61,14 +76,14 @@ impl Anthropic {
         model: &str,
     ) -> Result<Answer, UpstreamError> {
         if let Some(native) = &call.native {
-            let body = self.send_native(native, call, model).await?.json().await?;
+            let response = self.send_native(native, call, model, false).await?;
+            let body = response.json().await?;
             let mut answer = answer::read(&body)?;
             answer.native = Some(NativeMessage(body));
             return Ok(answer);
         }
-        let body = request::write(call, model, false);
-        let response = self.client.post(MESSAGES, body, call, model).await;
-        let body = response?.json().await?;
+        let response = self.send(call, model, false).await?;
+        let body = response.json().await?;
         answer::read(&body)
     }
 
@@ -78,12 +93,37 @@ impl Anthropic {
         model: &str,
     ) -> Result<Parts, UpstreamError> {
         if let Some(native) = &call.native {
-            let response = self.send_native(native, call, model).await?;
-            return stream::parts(response, native::NativeTranslator::default());
+            let response = self.send_native(native, call, model, true).await?;
+            return self.parts(response, native::NativeTranslator::default());
         }
-        let body = request::write(call, model, true);
-        let response = self.client.post(MESSAGES, body, call, model).await;
-        stream::parts(response?, events::EventTranslator::default())
+        let response = self.send(call, model, true).await?;
+        self.parts(response, events::EventTranslator::default())
+    }
+
+    /// The parts of a streamed response, in the framing of the dialect.
+    fn parts(
+        &self,
+        response: Response,
+        translator: impl stream::Translator,
+    ) -> Result<Parts, UpstreamError> {
+        match self.dialect {
+            Dialect::Anthropic | Dialect::Vertex => stream::parts(response, translator),
+            Dialect::Bedrock => stream::framed_parts::<BedrockFrames>(response, translator),
+        }
+    }
+
+    async fn send(
+        &self,
+        call: &ChatCall,
+        model: &str,
+        stream: bool,
+    ) -> Result<Response, UpstreamError> {
+        let mut body = request::write(call, self.dialect.naming(model), stream);
+        if self.dialect == Dialect::Bedrock {
+            body = bedrock::body(&body, &[], &self.betas)?;
+        }
+        let path = self.dialect.messages(model, stream);
+        self.client.post(&path, body, call, model).await
     }
 
     /// Sends a request of a caller that speaks this API.
@@ -92,10 +132,17 @@ impl Anthropic {
         native: &NativeRequest,
         call: &ChatCall,
         model: &str,
+        stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let body = native.body(model, &call.user, call.budget.max_tokens);
-        let lines = native.headers().lines();
-        let sending = self.client.post_native(MESSAGES, body, lines, call, model);
+        let naming = self.dialect.naming(model);
+        let mut body = native.body(naming, &call.user, call.budget.max_tokens);
+        if self.dialect == Dialect::Bedrock {
+            let asked: Vec<_> = native.headers().betas().collect();
+            body = bedrock::body(&body, &asked, &self.betas)?;
+        }
+        let lines = self.dialect.lines(native.headers());
+        let path = self.dialect.messages(model, stream);
+        let sending = self.client.post_native(&path, body, &lines, call, model);
         sending.await
     }
 
@@ -106,16 +153,30 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let body = native.body(model, &call.user, None);
-        let lines = native.headers().lines();
-        let counting = self.client.post_native(COUNT, body, lines, call, model);
+        let naming = self.dialect.naming_to_count(model);
+        let body = native.body(naming, &call.user, None);
+        let path = self.dialect.count(model);
+        if self.dialect == Dialect::Bedrock {
+            let asked: Vec<_> = native.headers().betas().collect();
+            let body = bedrock::counted_body(&body, &asked, &self.betas)?;
+            // Not every model has a count there, so a refusal says nothing about the request.
+            let counting = self
+                .client
+                .post(&path, bedrock::count_body(&body), call, model);
+            return bedrock::read_count(&counting.await?.json().await?);
+        }
+        let lines = self.dialect.lines_to_count(native.headers());
+        let counting = self.client.post_native(&path, body, lines, call, model);
         let body = counting.await?.json().await?;
         answer::read_count(&body)
     }
 
     /// Lists the provider's models, which is free of charge.
     pub(crate) async fn probe(&self) -> Result<String, String> {
-        self.client.probe("/models").await
+        match self.dialect {
+            Dialect::Anthropic | Dialect::Vertex => self.client.probe("/models").await,
+            Dialect::Bedrock => self.client.probe_identity().await,
+        }
     }
 }
 
@@ -133,5 +194,6 @@ pub(crate) fn answer_of(body: &[u8]) -> Result<Answer, UpstreamError> {
 /// The body sent upstream for a call.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
-    request::write(call, "vendor-model-9", true)
+    let naming = crate::wire::messages::Naming::Model("vendor-model-9");
+    request::write(call, naming, true)
 }

@@ -16,6 +16,7 @@ use crate::{
     wire::{
         chat::{ResponseFormat, Schema, Settings},
         json_text::JsonText,
+        messages::Naming,
     },
 };
 
@@ -25,7 +26,8 @@ const JSON_INSTRUCTION: &str = "Answer with one JSON object and nothing else.";
 /// The body sent upstream. No other field of the caller's is sent.
 #[derive(Serialize)]
 struct Request<'a> {
-    model: &'a str,
+    #[serde(flatten)]
+    naming: Naming<'a>,
     max_tokens: u32,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,12 +77,12 @@ struct Metadata<'a> {
     user_id: &'a str,
 }
 
-pub(crate) fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
+pub(crate) fn write(call: &ChatCall, naming: Naming<'_>, stream: bool) -> Vec<u8> {
     let thinking = Thinking::of(call);
     let format = call.response_format.as_ref().and_then(schema_format);
     let any_json = call.response_format.is_some() && format.is_none();
     let request = Request {
-        model,
+        naming,
         max_tokens: max_tokens(call, &thinking),
         stream,
         system: system_prompt(&call.messages, any_json.then_some(JSON_INSTRUCTION)),

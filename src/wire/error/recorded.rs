@@ -43,6 +43,7 @@ impl RecordedFailure {
         match status.split(' ').next().unwrap_or_default().parse() {
             Ok(429) => Self::RateLimited,
             Ok(408) => Self::Timeout,
+            Ok(424) => Self::Unavailable, // of the model behind the provider
             Ok(401..=404) => Self::Misconfigured,
             Ok(400..500) => Self::Refused,
             _ => Self::Unavailable,
@@ -85,6 +86,8 @@ mod tests {
             (status(404, false), Misconfigured),
             (status(429, false), RateLimited),
             (status(408, false), Timeout),
+            (status(424, false), Unavailable),
+            (UpstreamError::WrongClock(403), Misconfigured),
             (UpstreamError::FirstByte(second), Timeout),
             (UpstreamError::Idle(second), Timeout),
             (UpstreamError::TooLong(second), Timeout),

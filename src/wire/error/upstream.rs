@@ -12,6 +12,9 @@ pub(crate) const CONTEXT_OVERFLOW: &str = "maximum context length";
 pub enum UpstreamError {
     #[error("could not connect: {0}")]
     Connect(String),
+    /// Nothing was sent, because there is no token for it.
+    #[error("could not get a token: {0}")]
+    NoToken(String),
     #[error("no response within {0:?}")]
     FirstByte(Duration),
     #[error("no data for {0:?} in the middle of a response")]
@@ -28,6 +31,12 @@ pub enum UpstreamError {
         /// Whether the provider refuses the gateway's key or region rather than the request.
         about_us: bool,
     },
+    /// The provider finds that a signature is not of now.
+    #[error(
+        "responded with status {0} (the clock of this machine may be wrong){}",
+        Self::ABOUT_US
+    )]
+    WrongClock(u16),
     /// The provider refused a request that was forwarded as it is. The caller speaks its API and acts on its words.
     #[error("responded with status {status}")]
     Verbatim { status: u16, message: String },
@@ -88,14 +97,17 @@ impl UpstreamError {
     /// The provider's HTTP status, if it was an error status.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
-            Self::Status { status, .. } | Self::Verbatim { status, .. } => Some(*status),
+            Self::Status { status, .. }
+            | Self::Verbatim { status, .. }
+            | Self::WrongClock(status) => Some(*status),
             _ => None,
         }
     }
 
     /// Whether the provider would refuse the request again: a 4xx status that is not temporary.
     pub(crate) fn is_callers_fault(&self) -> bool {
-        let is_final = |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 429);
+        let is_final =
+            |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 424 | 429);
         !self.is_operators_fault() && self.status().is_some_and(is_final)
     }
 
@@ -122,10 +134,11 @@ impl UpstreamError {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
+            Self::NoToken(_) => "no_token",
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
             Self::Status { status: 429, .. } => "rate_limited",
             Self::Status { status, .. } if *status < 500 => "refused",
-            Self::Verbatim { .. } => "refused",
+            Self::Verbatim { .. } | Self::WrongClock(_) => "refused",
             Self::Status { .. } => "status",
             Self::Broken(_) => "broken",
             Self::Empty => "empty",
@@ -144,7 +157,10 @@ impl UpstreamError {
     }
 
     fn is_about_us(&self) -> bool {
-        matches!(self, Self::Status { about_us: true, .. })
+        matches!(
+            self,
+            Self::Status { about_us: true, .. } | Self::WrongClock(_)
+        )
     }
 
     /// The provider's `Retry-After`, if it sent one.
@@ -176,7 +192,9 @@ impl UpstreamError {
     /// reason.
     pub(crate) fn public_cause(&self) -> String {
         match self {
-            Self::Connect(_) => "The model's provider could not be reached.".into(),
+            Self::Connect(_) | Self::NoToken(_) => {
+                "The model's provider could not be reached.".into()
+            }
             Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => {
                 "The model's provider did not answer in time.".into()
             }
@@ -201,6 +219,9 @@ impl UpstreamError {
                 reason: None,
                 ..
             } => {
+                format!("The model's provider failed with status {status}.")
+            }
+            Self::WrongClock(status) => {
                 format!("The model's provider failed with status {status}.")
             }
             Self::Verbatim { message, .. } => message.clone(),

@@ -26,5 +26,5 @@ pub(crate) use events::{Events, PING, error_event};
 pub(crate) use ids::ToolIds;
 pub(crate) use input::object as input_object;
 pub(crate) use models::{ModelInfo, page};
-pub(crate) use native::{NativeEvent, NativeHeaders, NativeMessage, NativeRequest};
+pub(crate) use native::{Naming, NativeEvent, NativeHeaders, NativeMessage, NativeRequest};
 pub(crate) use request::{MessagesRequest, Purpose};

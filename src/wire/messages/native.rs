@@ -5,7 +5,7 @@ use std::{fmt, ops::Range};
 
 use axum::http::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{base::tokens::TokenCount, wire::json_writer::JsonWriter};
@@ -20,14 +20,19 @@ const REQUEST_ALLOWANCE: u64 = 16_384;
 /// Most tokens that the provider adds to a message.
 const MESSAGE_ALLOWANCE: u64 = 16;
 
-/// The caller's headers that concern the API, as lines of a request.
+/// The caller's headers that concern the API.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NativeHeaders(String);
+pub(crate) struct NativeHeaders {
+    /// As lines of a request.
+    lines: String,
+    /// The beta features that the request uses.
+    betas: Vec<String>,
+}
 
 impl NativeHeaders {
     /// The headers in the caller's words. A value that is not text is left out.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut lines = String::new();
+        let (mut lines, mut betas) = (String::new(), Vec::new());
         let mut add = |name: &HeaderName, value: &str| {
             lines.extend([name.as_str(), ": ", value, "\r\n"]);
         };
@@ -36,14 +41,62 @@ impl NativeHeaders {
         for beta in headers.get_all(BETA) {
             if let Ok(beta) = beta.to_str() {
                 add(&BETA, beta);
+                let features = beta.split(',').map(str::trim);
+                let features = features.filter(|feature| !feature.is_empty());
+                betas.extend(features.map(str::to_owned));
             }
         }
-        Self(lines)
+        Self { lines, betas }
     }
 
     /// Header lines, each ending in CRLF.
     pub(crate) fn lines(&self) -> &str {
-        &self.0
+        &self.lines
+    }
+
+    /// The beta features that the caller asks for, one by one.
+    pub(crate) fn betas(&self) -> impl Iterator<Item = &str> {
+        self.betas.iter().map(String::as_str)
+    }
+
+    /// The header line with those beta features for which `is_sent`, without the version; empty if there are none.
+    pub(crate) fn beta_lines(&self, is_sent: impl Fn(&str) -> bool) -> String {
+        let sent = self.betas.iter().map(String::as_str);
+        let sent: Vec<_> = sent.filter(|beta| is_sent(beta)).collect();
+        if sent.is_empty() {
+            return String::new();
+        }
+        format!("{BETA}: {}\r\n", sent.join(","))
+    }
+}
+
+/// How a body says which model it is for.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(into = "NamingFields<'a>")]
+pub(crate) enum Naming<'a> {
+    Model(&'a str),
+    /// With the version of the API, as the clouds want it; most of them have the model in the path.
+    Version(&'static str, Option<&'a str>),
+}
+
+#[derive(Serialize)]
+struct NamingFields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anthropic_version: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+}
+
+impl<'a> From<Naming<'a>> for NamingFields<'a> {
+    fn from(naming: Naming<'a>) -> Self {
+        let (anthropic_version, model) = match naming {
+            Naming::Model(model) => (None, Some(model)),
+            Naming::Version(version, model) => (Some(version), model),
+        };
+        Self {
+            anthropic_version,
+            model,
+        }
     }
 }
 
@@ -125,8 +178,8 @@ impl NativeRequest {
 
     /// The body for a provider: with its name of the model, the account in place of the user, and the budget of the
     /// call. All else is as the caller wrote it.
-    pub(crate) fn body(&self, model: &str, user: &str, max_tokens: Option<u32>) -> Vec<u8> {
-        let mut changes = vec![(self.model.clone(), quoted(model))];
+    pub(crate) fn body(&self, naming: Naming<'_>, user: &str, max_tokens: Option<u32>) -> Vec<u8> {
+        let mut changes = vec![self.named(naming)];
         let user_id = self.user_id.clone();
         changes.extend(user_id.map(|range| (range, quoted(user))));
         // One token is reserved for a request of no output, and its 0 stays.
@@ -134,6 +187,28 @@ impl NativeRequest {
         let budget = self.max_tokens.clone().zip(max_tokens);
         changes.extend(budget.map(|(range, tokens)| (range, tokens.to_string())));
         replaced(&self.body, changes)
+    }
+
+    /// What replaces the model.
+    fn named(&self, naming: Naming<'_>) -> (Range<usize>, String) {
+        let (version, model) = match naming {
+            Naming::Model(model) => return (self.model.clone(), quoted(model)),
+            Naming::Version(version, model) => (version, model),
+        };
+        // The key is replaced too. It is the text before the value, and has no quotation mark in it.
+        let mut marks = (0..self.model.start).rev();
+        let mut mark = || marks.find(|at| self.body[*at] == b'"');
+        let start = mark().and_then(|_| mark()).unwrap_or(self.model.start);
+        let mut member = format!("\"anthropic_version\":{}", quoted(version));
+        if !self.headers.betas.is_empty() {
+            let betas = self.headers.betas.iter();
+            let betas: Vec<_> = betas.map(|beta| quoted(beta)).collect();
+            member.extend([",\"anthropic_beta\":[", &betas.join(","), "]"]);
+        }
+        if let Some(model) = model {
+            member.extend([",\"model\":", &quoted(model)]);
+        }
+        (start..self.model.end, member)
     }
 
     /// Adds what the caller's bytes have beyond the chat form of the request.
@@ -274,13 +349,36 @@ mod tests {
     fn only_three_values_change() {
         let sent = r#"{ "x":[1.0, 1e2],"max_tokens" : 5e1, "metadata":{"a":"\u0041","user_id":"me"},
             "model":"alias\u002d1","messages":[{"role":"user","content":"model"}]}"#;
-        let body = request(sent).body("claude", "acct_1", Some(40));
+        let body = request(sent).body(Naming::Model("claude"), "acct_1", Some(40));
         let expected = r#"{ "x":[1.0, 1e2],"max_tokens" : 40, "metadata":{"a":"\u0041","user_id":"acct_1"},
             "model":"claude","messages":[{"role":"user","content":"model"}]}"#;
         assert_eq!(std::str::from_utf8(&body).unwrap(), expected);
         let bare = request(r#"{"model":"a","metadata":{"user_id":null}}"#);
-        let body = bare.body("b", "acct_1", None);
+        let body = bare.body(Naming::Model("b"), "acct_1", None);
         assert_eq!(body, br#"{"model":"b","metadata":{"user_id":null}}"#);
+    }
+
+    #[test]
+    fn a_cloud_gets_the_version_in_place_of_the_model() {
+        let version = "vertex-2023-10-16";
+        let of = |body: &'static str, model, betas: &[&str]| {
+            let mut request = request(body);
+            request.headers.betas = betas.iter().map(|beta| (*beta).to_owned()).collect();
+            let body = request.body(Naming::Version(version, model), "acct_1", None);
+            String::from_utf8(body).unwrap()
+        };
+        assert_eq!(
+            of(r#"{"model" : "a","messages":[]}"#, None, &[]),
+            r#"{"anthropic_version":"vertex-2023-10-16","messages":[]}"#
+        );
+        assert_eq!(
+            of(
+                r#"{"x":"model","mo\u0064el":"a"}"#,
+                Some("b@1"),
+                &["c", "d"]
+            ),
+            r#"{"x":"model","anthropic_version":"vertex-2023-10-16","anthropic_beta":["c","d"],"model":"b@1"}"#
+        );
     }
 
     #[test]
@@ -313,5 +411,10 @@ mod tests {
             NativeHeaders::of(&headers).lines(),
             "anthropic-version: 2026-10-21\r\nanthropic-beta: a,b\r\nanthropic-beta: c\r\n"
         );
+        assert_eq!(
+            NativeHeaders::of(&headers).beta_lines(|beta| beta != "b"),
+            "anthropic-beta: a,c\r\n"
+        );
+        assert_eq!(NativeHeaders::of(&headers).beta_lines(|_| false), "");
     }
 }

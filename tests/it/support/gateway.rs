@@ -137,10 +137,26 @@ impl TestGateway {
         Self::start_with_all(data, more, &settings, "*").await
     }
 
+    /// Starts with additional configuration, and with variables in its environment.
+    pub async fn start_with_variables(more: &str, variables: &[(&str, &str)]) -> Self {
+        let data = TempDir::new().unwrap();
+        Self::start_in_environment(data, more, &[], variables, "*").await
+    }
+
     async fn start_with_all(
         data: TempDir,
         more: &str,
         settings: &[(&str, &str)],
+        model: &str,
+    ) -> Self {
+        Self::start_in_environment(data, more, settings, &[], model).await
+    }
+
+    async fn start_in_environment(
+        data: TempDir,
+        more: &str,
+        settings: &[(&str, &str)],
+        variables: &[(&str, &str)],
         model: &str,
     ) -> Self {
         let upstream = FakeUpstream::start().await;
@@ -173,6 +189,8 @@ impl TestGateway {
             ),
             ("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned()),
         ]);
+        let variables = variables.iter();
+        environment.extend(variables.map(|(name, value)| ((*name).into(), (*value).into())));
         let settings = settings.iter();
         environment.extend(
             settings.map(|(name, value)| (format!("TOLLGATE__{name}"), (*value).to_owned())),

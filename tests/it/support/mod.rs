@@ -4,6 +4,7 @@ pub mod admin;
 pub mod agents;
 pub mod alerts;
 pub mod anthropic;
+pub mod bedrock;
 pub mod bodies;
 pub mod console;
 pub mod csv;

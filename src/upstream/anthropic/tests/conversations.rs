@@ -4,9 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::upstream_body;
-use crate::upstream::{
-    anthropic::request,
-    testing::{arguments, call, text},
+use crate::{
+    upstream::{
+        anthropic::request,
+        testing::{arguments, call, text},
+    },
+    wire::messages::Naming,
 };
 
 /// A text, call or result, in a chat or in a body of the Messages API.
@@ -156,6 +159,6 @@ fn arguments_are_not_rewritten() {
         { "role": "tool", "tool_call_id": "c", "content": "done" },
     ] });
     let call = call(body.to_string().as_bytes());
-    let written = request::write(&call, "m", false);
+    let written = request::write(&call, Naming::Model("m"), false);
     assert!(String::from_utf8(written).unwrap().contains(arguments));
 }

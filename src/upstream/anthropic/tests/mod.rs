@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::{events::EventTranslator, request};
 use crate::{
     upstream::testing::{self, call},
-    wire::{error::UpstreamError, part::Part},
+    wire::{error::UpstreamError, messages::Naming, part::Part},
 };
 
 /// The body sent upstream, for a caller's body.
 fn upstream_body(body: &[u8]) -> Value {
     let call = call(body);
-    let written = request::write(&call, "vendor-model-9", call.stream);
+    let written = request::write(&call, Naming::Model("vendor-model-9"), call.stream);
     serde_json::from_slice(&written).unwrap()
 }
 

@@ -63,7 +63,7 @@ fn streams() {
 /// An error body → the message for the caller. The file name begins with the status.
 #[test]
 fn errors() {
-    let redactor = Redactor::new("https://api.acme.com/v1", &[]);
+    let redactor = Redactor::with("https://api.acme.com/v1", []);
     each("errors", |name, body| {
         let status = name.split('_').next().unwrap().parse().unwrap();
         let error = UpstreamError::Status {
