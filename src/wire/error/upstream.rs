@@ -33,8 +33,8 @@ pub enum UpstreamError {
     },
     /// The provider finds that a signature is not of now.
     #[error(
-        "responded with status {0} (the clock of this machine may be wrong){}",
-        Self::ABOUT_US
+        "responded with status {0} (the clock of this machine may be wrong){about_us}",
+        about_us = Self::ABOUT_US
     )]
     WrongClock(u16),
     /// The provider refused a request that was forwarded as it is. The caller speaks its API and acts on its words.
