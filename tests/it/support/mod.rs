@@ -5,6 +5,7 @@ pub mod agents;
 pub mod alerts;
 pub mod anthropic;
 pub mod bodies;
+pub mod clouds;
 pub mod console;
 pub mod csv;
 pub mod gateway;
