@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    FakeUpstream, Process, Step, stores,
-    upstream::{Gate, chunk, completion, events, stream_head, usage_chunk},
+    FakeUpstream, Process, Step, clouds, stores,
+    upstream::{Gate, chunk, completion, events, response, stream_head, usage_chunk},
 };
 
 const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
@@ -179,6 +179,60 @@ async fn a_replaced_key_file_is_used_and_other_changes_are_said_to_need_a_restar
     let words =
         "restart the gateway to use what has changed in credit.max_overdraft, server.listen";
     running.until_logged(words, 1).await;
+}
+
+/// So can the credentials of identities. The tokens say with which secret they were fetched.
+#[tokio::test]
+async fn a_replaced_credentials_file_is_used_and_no_secret_is_logged() {
+    let (upstream, tokens) = (answering("hi").await, FakeUpstream::start().await);
+    tokens.play_for_each(|request| {
+        let (_, secret) = request.text.rsplit_once('=').unwrap();
+        let token = clouds::token(&format!("token-of-{secret}")).to_string();
+        vec![Step::Send(response(200, "application/json", &token))]
+    });
+    let mut running = Reloading::start(&upstream).await;
+    let auth = clouds::azure(&tokens, &running.folder);
+    let secret = running.folder.path().join("client.secret");
+    write(&secret, "first");
+    let with_identity = |more: &str| {
+        text(running.folder.path(), &upstream, more)
+            .replace("kind = \"openai\"", &format!("kind = \"openai\"\n{auth}"))
+    };
+    let (plain, changed) = (with_identity(""), with_identity("routing.attempts = 1"));
+    write(&running.config(), &plain);
+    running.until_logged("configuration reloaded", 1).await;
+    let sent = || {
+        let received = upstream.received();
+        let last = received.last().unwrap();
+        last.header("authorization").unwrap().to_owned()
+    };
+    running.says().await;
+    assert_eq!(sent(), "Bearer token-of-first");
+    write(&secret, "second");
+    running.until_logged("configuration reloaded", 2).await;
+    running.says().await;
+    assert_eq!(sent(), "Bearer token-of-second");
+    // A reload that leaves the identity as it is leaves its token too.
+    write(&running.config(), &changed);
+    running.until_logged("configuration reloaded", 3).await;
+    running.says().await;
+    assert_eq!(
+        (sent().as_str(), tokens.calls()),
+        ("Bearer token-of-second", 2)
+    );
+
+    tokens.answer_json(401, &json!({ "error": "invalid_client" }));
+    write(&secret, "third");
+    running.until_logged("configuration reloaded", 4).await;
+    let failed = running.chat(false).send().await.unwrap();
+    assert_eq!(failed.status(), 502);
+    running
+        .until_logged("fetching a token from Azure failed", 1)
+        .await;
+    let log = running.process.stderr();
+    for secret in ["first", "second", "third", "token-of"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 It is stopped as soon as it logs that it is ready, and must handle that signal too.
 """
 
+import json
 import re
 
 import pytest
@@ -18,6 +19,9 @@ BLOCKS = [
     if "[providers." in block
 ]
 
+# Of a person at Google; any text is a secret of an application.
+CREDENTIALS = {"type": "authorized_user", "client_id": "id", "client_secret": "secret", "refresh_token": "token"}
+
 
 def test_there_are_examples():
     assert len(BLOCKS) >= 9
@@ -26,4 +30,6 @@ def test_there_are_examples():
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: re.search(r"providers\.(\w+)", block)[1])
 def test_example(tmp_path, block):
     keys = {name: f"sk-of-{name}" for name in re.findall(r'api_key_env = "(\w+)"', block)}
+    for name in re.findall(r'_file = "([\w.-]+)"', block):
+        (tmp_path / name).write_text(json.dumps(CREDENTIALS))
     Gateway(tmp_path, block, keys).stop()

@@ -6,6 +6,7 @@ pub mod alerts;
 pub mod anthropic;
 pub mod bedrock;
 pub mod bodies;
+pub mod clouds;
 pub mod console;
 pub mod csv;
 pub mod described;

@@ -1,0 +1,191 @@
+//! `auth` of a provider: whose tokens authorise its requests.
+
+use insta::assert_snapshot;
+use tempfile::TempDir;
+use tollgate::config::{Azure, AzureGrant, Dialect, Google, Identity, Provider, RemoteProvider};
+
+use crate::configuration::{self, parse};
+
+fn text(provider: &str) -> String {
+    format!("[providers.p]\n{provider}\n[[deployments]]\nmodel = \"*\"\nprovider = \"p\"\n")
+}
+
+fn read(provider: &str, variables: &[(&str, &str)]) -> RemoteProvider {
+    let mut config = parse(&text(provider), variables);
+    match config.providers.remove("p") {
+        Some(Provider::Remote(provider)) => *provider,
+        _ => panic!("there is a provider"),
+    }
+}
+
+fn identity(provider: &str, variables: &[(&str, &str)]) -> Identity {
+    read(provider, variables).identity.unwrap()
+}
+
+const VERTEX: &str =
+    "base_url = \"https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/l\"";
+const AZURE: &str =
+    "kind = \"openai\"\nbase_url = \"https://a.openai.azure.com/openai/v1\"\nauth = \"azure\"";
+const LOGIN: &str = "https://login.microsoftonline.com/t.example/oauth2/v2.0/token";
+
+#[test]
+fn a_machine_is_known_by_its_metadata_server() {
+    let google = format!("kind = \"gemini\"\n{VERTEX}\nauth = \"google\"");
+    for (variables, expected) in [
+        (&[][..], "metadata.google.internal"),
+        (&[("GCE_METADATA_HOST", " 127.0.0.1:9 ")], "127.0.0.1:9"),
+    ] {
+        let host = expected.to_owned();
+        let expected = Identity::Google(Google::Metadata { host });
+        assert_eq!(identity(&google, variables), expected);
+    }
+    let managed = |url: &str, header: Option<&str>| AzureGrant::Managed {
+        url: url.into(),
+        client_id: None,
+        secret_header: header.map(tollgate::base::keys::Secret::new),
+    };
+    for (variables, grant) in [
+        (
+            &[][..],
+            managed(
+                "http://169.254.169.254/metadata/identity/oauth2/token",
+                None,
+            ),
+        ),
+        (
+            &[("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:9/")],
+            managed("http://127.0.0.1:9/metadata/identity/oauth2/token", None),
+        ),
+        (
+            &[
+                ("IDENTITY_ENDPOINT", "http://127.0.0.1:8/msi/token"),
+                ("IDENTITY_HEADER", "secret"),
+            ],
+            managed("http://127.0.0.1:8/msi/token", Some("secret")),
+        ),
+    ] {
+        let scope = "https://cognitiveservices.azure.com/.default".into();
+        let expected = Identity::Azure(Azure { scope, grant });
+        assert_eq!(identity(AZURE, variables), expected);
+    }
+}
+
+#[test]
+fn kubernetes_sets_all_of_a_workload_identity() {
+    let variables = [
+        ("AZURE_FEDERATED_TOKEN_FILE", "/var/run/secrets/token"),
+        ("AZURE_TENANT_ID", "t.example"),
+        ("AZURE_CLIENT_ID", "app"),
+        ("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com/"),
+    ];
+    let federated = |client_id: &str| {
+        Identity::Azure(Azure {
+            scope: "https://ai.azure.com/.default".into(),
+            grant: AzureGrant::Federated {
+                token_url: LOGIN.into(),
+                client_id: client_id.into(),
+                token_file: "/var/run/secrets/token".into(),
+            },
+        })
+    };
+    let with_scope = format!("{AZURE}\nscope = \"https://ai.azure.com/.default\"");
+    assert_eq!(identity(&with_scope, &variables), federated("app"));
+    let other = format!("{with_scope}\nclient_id = \"other\"");
+    assert_eq!(identity(&other, &variables), federated("other"));
+}
+
+#[test]
+fn nothing_secret_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("google.json");
+    let text = r#"{"type":"authorized_user","client_id":"me","client_secret":"hush","refresh_token":"hush"}"#;
+    std::fs::write(&file, text).unwrap();
+    let google =
+        format!("kind = \"gemini\"\n{VERTEX}\nauth = \"google\"\ncredentials_file = {file:?}");
+    let azure =
+        format!("{AZURE}\ntenant = \"t.example\"\nclient_id = \"app\"\nclient_secret_env = \"S\"");
+    for provider in [google, azure] {
+        let printed = format!("{:?}", identity(&provider, &[("S", "hush")]));
+        assert!(
+            !printed.contains("hush") && printed.contains("Secret(..)"),
+            "{printed}"
+        );
+    }
+}
+
+#[test]
+fn the_messages_api_of_a_cloud_is_known_by_its_host_or_identity() {
+    let proxy = "base_url = \"http://127.0.0.1:9/v1\"";
+    for (settings, expected) in [
+        (String::new(), Dialect::Anthropic),
+        (VERTEX.to_owned(), Dialect::Vertex),
+        (proxy.to_owned(), Dialect::Anthropic),
+        (format!("{proxy}\nauth = \"google\""), Dialect::Vertex),
+        (format!("{proxy}\nauth = \"azure\""), Dialect::Anthropic),
+        (format!("{proxy}\ndialect = \"vertex\""), Dialect::Vertex),
+        (
+            format!("{VERTEX}\ndialect = \"anthropic\""),
+            Dialect::Anthropic,
+        ),
+    ] {
+        let provider = read(&format!("kind = \"anthropic\"\n{settings}"), &[]);
+        assert_eq!(provider.dialect, expected, "{settings}");
+    }
+}
+
+/// The mistakes of one provider.
+fn refused(provider: &str) -> String {
+    configuration::refused(&text(provider), &[("S", "hush")])
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    assert_snapshot!(refused("kind = \"gemini\"\nauth = \"aws\""), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\napi_key_env = \"S\"\nkey_header = \"api-key\"")), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"a/b\"\nauthority = \"http://example.com\"")), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"t.example\"")), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret_env = \"S\"")), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret = \"hush\"")), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\nfederated_token_file = \"t\"")), @"");
+    assert_snapshot!(refused("kind = \"anthropic\"\nauth = \"google\""), @"");
+    assert_snapshot!(refused("kind = \"anthropic\"\ndialect = \"vertx\""), @"");
+}
+
+#[test]
+fn a_wrong_credentials_file_is_not_quoted() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("google.json");
+    for (text, expected) in [
+        ("hush", "is not the JSON of credentials"),
+        (
+            "{\"type\":\"external_account\",\"x\":\"hush\"}",
+            "is neither a key of a service account",
+        ),
+        (
+            "{\"type\":\"service_account\",\"private_key\":\"hush\"}",
+            "has no `client_email`",
+        ),
+        (
+            "{\"type\":\"service_account\",\"private_key\":\"hush\",\"client_email\":\"a@b\",\"token_uri\":\"http://example.com\"}",
+            "has a `token_uri` that does not begin with https://",
+        ),
+        (
+            "{\"type\":\"authorized_user\",\"client_id\":\"hush\"}",
+            "has no `client_secret`",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let why = refused(&format!(
+            "kind = \"gemini\"\n{VERTEX}\nauth = \"google\"\ncredentials_file = {file:?}"
+        ));
+        assert!(why.contains(expected) && !why.contains("hush"), "{why}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    let why = refused(&format!(
+        "kind = \"gemini\"\n{VERTEX}\nauth = \"google\"\ncredentials_file = {file:?}"
+    ));
+    assert!(
+        why.contains("expected the path of a readable file"),
+        "{why}"
+    );
+}
