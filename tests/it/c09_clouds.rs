@@ -280,6 +280,7 @@ async fn probe(
     let provider = Provider::remote(&RemoteProvider {
         kind,
         dialect: Dialect::default(),
+        betas: Vec::new(),
         base_url: format!("http://{}/v1", api.address),
         api_keys: Vec::new(),
         identity: Some(identity),
