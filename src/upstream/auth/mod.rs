@@ -92,6 +92,8 @@ impl Auth {
             (Self::Token(source), Pass::Token(token)) if source.refuse(token) => {
                 source.get().await.ok().map(Pass::Token)
             }
+            // One that was revoked before it was removed here.
+            (Self::Keys(keys), Pass::Key(key)) => keys.after(key).map(Pass::Key),
             _ => None,
         }
     }
@@ -133,6 +135,13 @@ impl Keys {
             keys: keys.collect::<Result<_, String>>()?,
             next: AtomicUsize::new(0),
         })
+    }
+
+    /// The key after this one; `None` if it is the only one.
+    fn after(&self, key: &Key) -> Option<&Key> {
+        let at = self.keys.iter().position(|one| std::ptr::eq(one, key))?;
+        let after = (at + 1) % self.keys.len();
+        self.keys.get(after).filter(|_| after != at)
     }
 
     fn next(&self) -> Option<&Key> {
