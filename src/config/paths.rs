@@ -50,8 +50,12 @@ fn each_path(node: &mut Node, path: &mut Vec<String>, each: &mut impl FnMut(&[St
         Value::Table(entries) => {
             for (key, inner) in entries {
                 path.push(key.clone());
-                if is_path(path) {
-                    each(path, inner);
+                match &mut inner.value {
+                    Value::List(items) if is_path(path) => {
+                        items.iter_mut().for_each(|item| each(path, item));
+                    }
+                    _ if is_path(path) => each(path, inner),
+                    _ => {}
                 }
                 each_path(inner, path, each);
                 path.pop();
@@ -94,6 +98,8 @@ mod tests {
             [providers.one]
             kind = "openai"
             api_key_file = "../key"
+            [providers.two]
+            api_key_file = ["one.key", "/etc/two.key"]
             [[deployments]]
             model = "*"
         "#;
@@ -108,6 +114,8 @@ mod tests {
             r#"catalog.file="/etc/tollgate/models.toml""#,
             r#"operator.token_file="/etc/tollgate/token""#,
             r#"providers.one.api_key_file="/etc/tollgate/../key""#,
+            r#"providers.two.api_key_file="/etc/tollgate/one.key""#,
+            r#"providers.two.api_key_file="/etc/two.key""#,
             r#"server.tls.cert="/etc/tollgate/cert.pem""#,
             r#"server.tls.key="/etc/key.pem""#,
             r#"store.spool="/etc/tollgate/spool""#,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use super::{
     Choice, CustomWeights, Deployment, Dialect, Identity, MaxTokensField, Provider, ProviderKind,
     Quirks, RemoteProvider, Reuse, Routing, Timeouts,
+    files::secret_of_file,
     identity::identity,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
@@ -342,26 +343,44 @@ fn cost(section: &mut Section) -> Option<Arc<Prices>> {
     Some(Arc::new(cost))
 }
 
-/// The API keys of a provider: none, one, or several if `api_key_env` is a list of variables.
+/// The API keys of a provider: none, one, or several if `api_key_env` is a list of variables or `api_key_file` one of
+/// files.
 fn api_keys(section: &mut Section, environment: &Environment) -> Vec<Secret> {
-    if !section.is_list("api_key_env") {
+    let [from_env, from_files] = ["api_key_env", "api_key_file"].map(|key| section.is_list(key));
+    if !from_env && !from_files {
         return secret(section, "api_key", None, environment)
             .into_iter()
             .collect();
     }
     section.refuse("api_key", "does not belong here: use `api_key_env`");
-    let expected = "the names of environment variables";
-    let names = section.texts("api_key_env", expected).unwrap_or_default();
-    let read = names.iter().filter_map(|variable| {
-        let key = environment.get(variable).map(|key| key.trim());
-        if key.is_none_or(str::is_empty) {
-            let hint = "which is not set; export it, or leave it out";
-            section.mistake(
-                "api_key_env",
-                &format!("names the variable {variable}, {hint}"),
-            );
+    let mut keys = Vec::new();
+    if from_env {
+        let expected = "the names of environment variables";
+        let names = section.texts("api_key_env", expected).unwrap_or_default();
+        for variable in names {
+            match environment.get(&variable).map(|key| key.trim()) {
+                Some(key) if !key.is_empty() => keys.push(Secret::new(key)),
+                _ => {
+                    let hint = "which is not set; export it, or leave it out";
+                    let message = format!("names the variable {variable}, {hint}");
+                    section.mistake("api_key_env", &message);
+                }
+            }
         }
-        key.filter(|key| !key.is_empty()).map(Secret::new)
-    });
-    read.collect()
+    }
+    if from_files {
+        let expected = "the paths of files";
+        let files = section.texts("api_key_file", expected).unwrap_or_default();
+        for file in files {
+            match secret_of_file(&Value::Text(file.clone())) {
+                Some(key) if !key.is_empty() => keys.push(Secret::new(key)),
+                _ => {
+                    let hint =
+                        "which has no key in it or cannot be read; correct it, or leave it out";
+                    section.mistake("api_key_file", &format!("names {file}, {hint}"));
+                }
+            }
+        }
+    }
+    keys
 }

@@ -188,12 +188,11 @@ fn accept(api: &FakeUpstream, token: &str) {
     let accepted = format!("Bearer {token}");
     api.play_for_each(move |request| {
         let is_accepted = request.header("authorization") == Some(&accepted);
-        let (status, body) = match is_accepted {
-            true => (200, completion("Hello")),
-            false => (
-                401,
-                json!({ "error": { "code": "401", "message": "The token is wrong." } }),
-            ),
+        let (status, body) = if is_accepted {
+            (200, completion("Hello"))
+        } else {
+            let error = json!({ "code": "401", "message": "The token is wrong." });
+            (401, json!({ "error": error }))
         };
         vec![Step::Send(response(
             status,

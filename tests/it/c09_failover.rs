@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     FakeUpstream, Step, TestGateway,
     bodies::hello_with,
-    gateway::hello,
+    gateway::{PROVIDER_KEY, hello},
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -333,6 +333,26 @@ async fn keys_of_a_provider_are_used_in_turn() {
         .collect();
     assert_eq!((keys[0], keys[1]), (keys[2], keys[3]));
     assert_ne!(keys[0], keys[1]);
+
+    // A key that was revoked costs nobody an answer: the other one is tried, once.
+    let accept = |key: &str| {
+        let accepted = format!("Bearer {key}");
+        upstream.play_for_each(move |request| {
+            let is_accepted = request.header("authorization") == Some(&accepted);
+            let status = if is_accepted { 200 } else { 401 };
+            let body = completion("Hello").to_string();
+            vec![Step::Send(response(status, "application/json", &body))]
+        });
+    };
+    accept(PROVIDER_KEY);
+    for _ in 0..4 {
+        gateway.chat(&hello("svc-pro")).await.assert_ok();
+    }
+    assert_eq!(upstream.calls(), 4 + 6);
+    accept("none");
+    let refused = gateway.chat(&hello("svc-pro")).await;
+    refused.assert_error(502, "upstream_error", Some("401"), None);
+    assert_eq!(upstream.calls(), 4 + 6 + 2);
 }
 
 #[tokio::test]

@@ -140,7 +140,11 @@ fn refused(provider: &str) -> String {
 
 #[test]
 fn mistakes_say_what_to_do() {
-    assert_snapshot!(refused("kind = \"gemini\"\nauth = \"aws\""), @"");
+    let why = refused("kind = \"gemini\"\nauth = \"token\"");
+    assert!(
+        why.contains("`providers.p.auth` is \"token\"; expected `google`"),
+        "{why}"
+    );
     assert_snapshot!(refused(&format!("{AZURE}\napi_key_env = \"S\"\nkey_header = \"api-key\"")), @"");
     assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"a/b\"\nauthority = \"http://example.com\"")), @"");
     assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"t.example\"")), @"");
@@ -148,7 +152,11 @@ fn mistakes_say_what_to_do() {
     assert_snapshot!(refused(&format!("{AZURE}\nclient_secret = \"hush\"")), @"");
     assert_snapshot!(refused(&format!("{AZURE}\nfederated_token_file = \"t\"")), @"");
     assert_snapshot!(refused("kind = \"anthropic\"\nauth = \"google\""), @"");
-    assert_snapshot!(refused("kind = \"anthropic\"\ndialect = \"vertx\""), @"");
+    let why = refused("kind = \"anthropic\"\ndialect = \"vertx\"");
+    assert!(
+        why.contains("`providers.p.dialect` is \"vertx\"; expected `anthropic`"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -154,7 +154,8 @@ impl Base {
         let files = settings.flat_map(|provider| match &provider.value {
             Value::Table(settings) => KEY_FILES
                 .iter()
-                .filter_map(|key| as_text(&settings.get(*key)?.value))
+                .filter_map(|key| settings.get(*key))
+                .flat_map(texts)
                 .collect(),
             _ => Vec::new(),
         });
@@ -168,6 +169,17 @@ impl Base {
                 Value::Table(entries) => entries.get(*key),
                 _ => None,
             })
+    }
+}
+
+/// A text, or the texts of a list.
+fn texts(node: &Node) -> Vec<String> {
+    match &node.value {
+        Value::List(items) => items
+            .iter()
+            .filter_map(|item| as_text(&item.value))
+            .collect(),
+        value => as_text(value).into_iter().collect(),
     }
 }
 

@@ -106,6 +106,8 @@ impl Auth {
             (Self::Signer(signer), Pass::Signature(refused)) if signer.refuse(refused) => {
                 signer.pass().await.ok().map(Pass::Signature)
             }
+            // One that was revoked before it was removed here.
+            (Self::Keys(keys), Pass::Key(key)) => keys.after(key).map(Pass::Key),
             _ => None,
         }
     }
@@ -184,6 +186,13 @@ impl Keys {
             keys: keys.collect::<Result<_, String>>()?,
             next: AtomicUsize::new(0),
         })
+    }
+
+    /// The key after this one; `None` if it is the only one.
+    fn after(&self, key: &Key) -> Option<&Key> {
+        let at = self.keys.iter().position(|one| std::ptr::eq(one, key))?;
+        let after = (at + 1) % self.keys.len();
+        self.keys.get(after).filter(|_| after != at)
     }
 
     fn next(&self) -> Option<&Key> {

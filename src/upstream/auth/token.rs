@@ -54,7 +54,7 @@ pub(crate) struct Cloud {
 }
 
 enum Grant {
-    Google(google::Grant),
+    Google(Box<google::Grant>),
     Azure(crate::config::Azure),
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn source(identity: &Identity) -> Result<Arc<TokenSource>, String> {
 fn new_source(identity: &Identity) -> Result<TokenSource, String> {
     let (grant, what) = match identity {
         Identity::Google(google) => (
-            Grant::Google(google::Grant::new(google)?),
+            Grant::Google(Box::new(google::Grant::new(google)?)),
             "fetching a token from Google",
         ),
         Identity::Azure(azure) => (Grant::Azure(azure.clone()), "fetching a token from Azure"),

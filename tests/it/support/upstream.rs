@@ -231,7 +231,6 @@ async fn read_request(socket: &mut TcpStream) -> Option<Received> {
     }
     let body = &bytes[head_end..];
     if !body.is_empty() {
-        // Requests for tokens are forms.
         let is_form = received.header("content-type") == Some("application/x-www-form-urlencoded");
         if !is_form {
             received.body = serde_json::from_slice(body).expect("the gateway sends JSON");
