@@ -46,7 +46,14 @@ async fn a_call_is_signed_and_charged() {
     let members: Vec<_> = sent.body.as_object().unwrap().keys().collect();
     assert_eq!(
         members,
-        ["anthropic_version", "max_tokens", "messages", "metadata"]
+        [
+            "anthropic_version",
+            "max_tokens",
+            "system",
+            "messages",
+            "tools",
+            "metadata"
+        ]
     );
     assert_eq!(sent.body["anthropic_version"], "bedrock-2023-05-31");
     assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
