@@ -74,6 +74,7 @@ mod c10_hybrids;
 mod configuration;
 mod configuration_alerts;
 mod configuration_aliases;
+mod configuration_aws;
 mod configuration_catalog;
 mod configuration_environment;
 mod configuration_identities;

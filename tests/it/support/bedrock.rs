@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    FakeUpstream, Step, TestGateway, View,
-    gateway::PROVIDER_KEY,
+    FakeUpstream, Step, TestGateway,
+    gateway::{PROVIDER_KEY, hello},
     ledger_view,
     upstream::{Received, response},
 };
@@ -226,6 +226,8 @@ fn seconds_from_now(time: &str) -> u64 {
     difference.whole_seconds().unsigned_abs()
 }
 
+const ROLES: &str = "GET /latest/meta-data/iam/security-credentials/";
+
 /// A metadata service of EC2: each fetch gets the next credentials, `ASIA1`, `ASIA2` and so on, which end after this
 /// time. Their secret is [`PROVIDER_KEY`], and their token `token-of-ASIA1`.
 pub async fn metadata_service(seconds: i64) -> FakeUpstream {
@@ -234,7 +236,6 @@ pub async fn metadata_service(seconds: i64) -> FakeUpstream {
     service.play_for_each(move |request| {
         let line = request.head.lines().next().unwrap();
         let is_in_session = request.header("x-aws-ec2-metadata-token") == Some("session-1");
-        const ROLES: &str = "GET /latest/meta-data/iam/security-credentials/";
         let body = match line.strip_prefix(ROLES) {
             _ if line == "PUT /latest/api/token HTTP/1.1" => {
                 let lifetime = request.header("x-aws-ec2-metadata-token-ttl-seconds");
@@ -267,10 +268,9 @@ pub fn credentials(id: &str, seconds: i64) -> Value {
 
 /// Sends calls until one is signed with this key; each must succeed.
 pub async fn until_signed_by(gateway: &TestGateway, bedrock: &FakeUpstream, id: &str) {
-    let customer = gateway.customer().await;
     let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
     loop {
-        assert_eq!(customer.ask("Hello", false).await, View::Answered);
+        gateway.chat(&hello(ledger_view::MODEL)).await.assert_ok();
         if signer(bedrock.received().last().unwrap()) == id {
             return;
         }
