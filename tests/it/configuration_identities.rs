@@ -145,13 +145,39 @@ fn mistakes_say_what_to_do() {
         why.contains("`providers.p.auth` is \"token\"; expected `google`"),
         "{why}"
     );
-    assert_snapshot!(refused(&format!("{AZURE}\napi_key_env = \"S\"\nkey_header = \"api-key\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"a/b\"\nauthority = \"http://example.com\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"t.example\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret_env = \"S\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret = \"hush\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nfederated_token_file = \"t\"")), @"");
-    assert_snapshot!(refused("kind = \"anthropic\"\nauth = \"google\""), @"");
+    assert_snapshot!(refused(&format!("{AZURE}\napi_key_env = \"S\"\nkey_header = \"api-key\"")), @r#"
+    tollgate.toml cannot be used: 2 mistakes
+    - line 5: `providers.p.api_key_env` does not belong beside `auth`: requests carry a token instead of a key; remove one of them
+    - line 6: `providers.p.key_header` does not belong beside `auth`: requests carry a token instead of a key; remove one of them
+    "#);
+    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"a/b\"\nauthority = \"http://example.com\"")), @r#"
+    tollgate.toml cannot be used: 2 mistakes
+    - line 6: `providers.p.authority` is "http://example.com"; expected the URL of a sign-in service, e.g. `https://login.microsoftonline.us`
+    - line 5: `providers.p.tenant` is "a/b"; expected the ID or the domain of a tenant, e.g. `contoso.onmicrosoft.com`
+    "#);
+    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"t.example\"")), @r#"
+    tollgate.toml cannot be used: 1 mistake
+    - line 1: `providers.p.tenant` needs `client_secret_file`, `client_secret_env` or `federated_token_file` beside it; remove it to use the managed identity of this machine
+    "#);
+    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret_env = \"S\"")), @r#"
+    tollgate.toml cannot be used: 2 mistakes
+    - line 1: `providers.p.tenant` is missing; an application with a secret needs it
+    - line 1: `providers.p.client_id` is missing; an application with a secret needs it
+    "#);
+    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret = \"hush\"")), @r#"
+    tollgate.toml cannot be used: 3 mistakes
+    - line 5: `providers.p.client_secret` does not belong here: use `client_secret_env` or `client_secret_file`
+    - line 1: `providers.p.tenant` is missing; an application with a secret needs it
+    - line 1: `providers.p.client_id` is missing; an application with a secret needs it
+    "#);
+    assert_snapshot!(refused(&format!("{AZURE}\nfederated_token_file = \"t\"")), @r#"
+    tollgate.toml cannot be used: 1 mistake
+    - line 1: `providers.p.federated_token_file` needs `tenant` and `client_id`, or the variables AZURE_TENANT_ID and AZURE_CLIENT_ID
+    "#);
+    assert_snapshot!(refused("kind = \"anthropic\"\nauth = \"google\""), @r#"
+    tollgate.toml cannot be used: 1 mistake
+    - line 1: `providers.p.base_url` is missing; expected a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`
+    "#);
     let why = refused("kind = \"anthropic\"\ndialect = \"vertx\"");
     assert!(
         why.contains("`providers.p.dialect` is \"vertx\"; expected `anthropic`"),
