@@ -1,6 +1,5 @@
 //! `auth` of a provider: whose tokens authorise its requests.
 
-use insta::assert_snapshot;
 use tempfile::TempDir;
 use tollgate::config::{Azure, AzureGrant, Dialect, Google, Identity, Provider, RemoteProvider};
 
@@ -145,13 +144,60 @@ fn mistakes_say_what_to_do() {
         why.contains("`providers.p.auth` is \"token\"; expected `google`"),
         "{why}"
     );
-    assert_snapshot!(refused(&format!("{AZURE}\napi_key_env = \"S\"\nkey_header = \"api-key\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"a/b\"\nauthority = \"http://example.com\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\ntenant = \"t.example\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret_env = \"S\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nclient_secret = \"hush\"")), @"");
-    assert_snapshot!(refused(&format!("{AZURE}\nfederated_token_file = \"t\"")), @"");
-    assert_snapshot!(refused("kind = \"anthropic\"\nauth = \"google\""), @"");
+    for (settings, expected) in [
+        (
+            "api_key_env = \"S\"\nkey_header = \"api-key\"",
+            &[
+                "line 5: `providers.p.api_key_env` does not belong beside `auth`: requests carry a token instead of a \
+                 key; remove one of them",
+                "line 6: `providers.p.key_header` does not belong beside `auth`: requests carry a token instead of a \
+                 key; remove one of them",
+            ][..],
+        ),
+        (
+            "tenant = \"a/b\"\nauthority = \"http://example.com\"",
+            &[
+                "line 6: `providers.p.authority` is \"http://example.com\"; expected the URL of a sign-in service, \
+                 e.g. `https://login.microsoftonline.us`",
+                "line 5: `providers.p.tenant` is \"a/b\"; expected the ID or the domain of a tenant, e.g. \
+                 `contoso.onmicrosoft.com`",
+            ],
+        ),
+        (
+            "tenant = \"t.example\"",
+            &[
+                "line 1: `providers.p.tenant` needs `client_secret_file`, `client_secret_env` or \
+               `federated_token_file` beside it; remove it to use the managed identity of this machine",
+            ],
+        ),
+        (
+            "client_secret_env = \"S\"",
+            &[
+                "line 1: `providers.p.tenant` is missing; an application with a secret needs it",
+                "line 1: `providers.p.client_id` is missing; an application with a secret needs it",
+            ],
+        ),
+        (
+            "client_secret = \"hush\"\ntenant = \"t.example\"\nclient_id = \"app\"",
+            &[
+                "line 5: `providers.p.client_secret` does not belong here: use `client_secret_env` or \
+               `client_secret_file`",
+            ],
+        ),
+        (
+            "federated_token_file = \"t\"",
+            &[
+                "line 1: `providers.p.federated_token_file` needs `tenant` and `client_id`, or the variables \
+               AZURE_TENANT_ID and AZURE_CLIENT_ID",
+            ],
+        ),
+    ] {
+        let why = refused(&format!("{AZURE}\n{settings}"));
+        let found: Vec<_> = why.lines().skip(1).map(|line| &line[2..]).collect();
+        assert_eq!(found, expected, "{settings}");
+    }
+    let why = refused("kind = \"anthropic\"\nauth = \"google\"");
+    assert!(why.contains("`providers.p.base_url` is missing"), "{why}");
     let why = refused("kind = \"anthropic\"\ndialect = \"vertx\"");
     assert!(
         why.contains("`providers.p.dialect` is \"vertx\"; expected `anthropic`"),
