@@ -21,6 +21,7 @@ fn identity(provider: &str, variables: &[(&str, &str)]) -> Identity {
     read(provider, variables).identity.unwrap()
 }
 
+const NONE: &[(&str, &str)] = &[];
 const VERTEX: &str =
     "base_url = \"https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/l\"";
 const AZURE: &str =
@@ -31,7 +32,7 @@ const LOGIN: &str = "https://login.microsoftonline.com/t.example/oauth2/v2.0/tok
 fn a_machine_is_known_by_its_metadata_server() {
     let google = format!("kind = \"gemini\"\n{VERTEX}\nauth = \"google\"");
     for (variables, expected) in [
-        (&[][..], "metadata.google.internal"),
+        (NONE, "metadata.google.internal"),
         (&[("GCE_METADATA_HOST", " 127.0.0.1:9 ")], "127.0.0.1:9"),
     ] {
         let host = expected.to_owned();
@@ -45,7 +46,7 @@ fn a_machine_is_known_by_its_metadata_server() {
     };
     for (variables, grant) in [
         (
-            &[][..],
+            NONE,
             managed(
                 "http://169.254.169.254/metadata/identity/oauth2/token",
                 None,
