@@ -50,12 +50,13 @@ fn each_path(node: &mut Node, path: &mut Vec<String>, each: &mut impl FnMut(&[St
         Value::Table(entries) => {
             for (key, inner) in entries {
                 path.push(key.clone());
-                match &mut inner.value {
-                    Value::List(items) if is_path(path) => {
-                        items.iter_mut().for_each(|item| each(path, item));
+                if is_path(path) {
+                    match &mut inner.value {
+                        Value::List(items) => {
+                            items.iter_mut().for_each(|item| each(path, item));
+                        }
+                        _ => each(path, inner),
                     }
-                    _ if is_path(path) => each(path, inner),
-                    _ => {}
                 }
                 each_path(inner, path, each);
                 path.pop();

@@ -187,7 +187,7 @@ async fn azure_openai_gets_a_token_of_an_application() {
 fn accept(api: &FakeUpstream, token: &str) {
     let accepted = format!("Bearer {token}");
     api.play_for_each(move |request| {
-        let is_accepted = request.header("authorization") == Some(&accepted);
+        let is_accepted = request.header("authorization") == Some(accepted.as_str());
         let (status, body) = if is_accepted {
             (200, completion("Hello"))
         } else {
@@ -235,7 +235,6 @@ async fn without_a_token_another_deployment_is_tried() {
         cloud.gateway.chat(&hello(MODEL)).await.assert_ok();
     }
     assert_eq!((cloud.api.calls(), cloud.gateway.upstream.calls()), (0, 3));
-    assert_eq!(cloud.tokens.calls(), 1, "after a failure there is a pause");
     assert_eq!(cloud.spent().await, 3 * PRICE.unsigned_abs());
 }
 

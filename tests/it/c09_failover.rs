@@ -338,7 +338,7 @@ async fn keys_of_a_provider_are_used_in_turn() {
     let accept = |key: &str| {
         let accepted = format!("Bearer {key}");
         upstream.play_for_each(move |request| {
-            let is_accepted = request.header("authorization") == Some(&accepted);
+            let is_accepted = request.header("authorization") == Some(accepted.as_str());
             let status = if is_accepted { 200 } else { 401 };
             let body = completion("Hello").to_string();
             vec![Step::Send(response(status, "application/json", &body))]

@@ -193,7 +193,7 @@ async fn a_replaced_credentials_file_is_used_and_no_secret_is_logged() {
     let mut running = Reloading::start(&upstream).await;
     let auth = clouds::azure(&tokens, &running.folder);
     let secret = running.folder.path().join("client.secret");
-    write(&secret, "firsthush");
+    write(&secret, "canaryone");
     let with_identity = |more: &str| {
         text(running.folder.path(), &upstream, more)
             .replace("kind = \"openai\"", &format!("kind = \"openai\"\n{auth}"))
@@ -207,22 +207,22 @@ async fn a_replaced_credentials_file_is_used_and_no_secret_is_logged() {
         last.header("authorization").unwrap().to_owned()
     };
     running.says().await;
-    assert_eq!(sent(), "Bearer token-of-firsthush");
-    write(&secret, "secondhush");
+    assert_eq!(sent(), "Bearer token-of-canaryone");
+    write(&secret, "canarytwo");
     running.until_logged("configuration reloaded", 2).await;
     running.says().await;
-    assert_eq!(sent(), "Bearer token-of-secondhush");
+    assert_eq!(sent(), "Bearer token-of-canarytwo");
     // A reload that leaves the identity as it is leaves its token too.
     write(&running.config(), &changed);
     running.until_logged("configuration reloaded", 3).await;
     running.says().await;
     assert_eq!(
         (sent().as_str(), tokens.calls()),
-        ("Bearer token-of-secondhush", 2)
+        ("Bearer token-of-canarytwo", 2)
     );
 
     tokens.answer_json(401, &json!({ "error": "invalid_client" }));
-    write(&secret, "thirdhush");
+    write(&secret, "canarythree");
     running.until_logged("configuration reloaded", 4).await;
     let failed = running.chat(false).send().await.unwrap();
     assert_eq!(failed.status(), 502);
@@ -230,7 +230,7 @@ async fn a_replaced_credentials_file_is_used_and_no_secret_is_logged() {
         .until_logged("fetching a token from Azure failed", 1)
         .await;
     let log = running.process.stderr();
-    for secret in ["firsthush", "secondhush", "thirdhush", "token-of"] {
+    for secret in ["canaryone", "canarytwo", "canarythree", "token-of"] {
         assert!(!log.contains(secret), "{secret}: {log}");
     }
 }

@@ -69,6 +69,7 @@ impl Cloud {
 
     /// What the gateway's account has spent, in nano-dollars.
     pub async fn spent(&self) -> u64 {
+        self.gateway.idle().await;
         let balance = self.gateway.balance().await;
         let (dollars, cents) = balance.split_once('.').unwrap();
         let nanos = format!("{dollars}{cents:0<9}").parse::<u64>().unwrap();
