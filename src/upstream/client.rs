@@ -15,7 +15,7 @@ use super::{
     reason::{self, Redactor},
 };
 use crate::{
-    config::{RemoteProvider, Timeouts},
+    config::{Identity, RemoteProvider, Timeouts},
     net::{
         http1::client::{Connection, Pool},
         timeout::{DeadlineExceeded, with_deadline},
@@ -46,6 +46,8 @@ pub(crate) struct Client {
     /// Further lines, which a request can replace by its own.
     default_lines: String,
     auth: Auth,
+    /// Whether the provider has a list of its models where other providers have it.
+    lists_models: bool,
     timeouts: Timeouts,
     redactor: Redactor,
 }
@@ -88,6 +90,7 @@ impl Client {
             ),
             default_lines: String::new(),
             auth,
+            lists_models: !matches!(config.identity, Some(Identity::Google(_))),
             timeouts: config.timeouts,
             redactor: Redactor::new(config),
         })
@@ -174,6 +177,9 @@ impl Client {
 
     /// Sends a GET request to a path that costs nothing; the texts are for the operator.
     pub(crate) async fn probe(&self, path: &str) -> Result<String, String> {
+        if self.auth.is_signed() {
+            return self.probe_identity().await;
+        }
         let response = self.send("GET", path, &[], &self.default_lines).await;
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status.as_u16();
@@ -182,10 +188,9 @@ impl Client {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(format!("refuses our key (status {status})"))
             }
-            // The clouds list models under another address, if at all. Without a token they would say 401 instead.
-            StatusCode::NOT_FOUND if self.auth.is_identity() => {
-                Ok("issues tokens, and answers without a list of models".into())
-            }
+            StatusCode::NOT_FOUND if !self.lists_models => Ok(
+                "answers, and there is a token for it; whether `base_url` is right is seen by a call".into(),
+            ),
             StatusCode::NOT_FOUND => {
                 Err(format!("has no {path} (status 404): is `base_url` right?"))
             }
@@ -194,7 +199,7 @@ impl Client {
     }
 
     /// Gets what authorises requests and sends none, for a provider without a request that costs nothing.
-    pub(crate) async fn probe_identity(&self) -> Result<String, String> {
+    async fn probe_identity(&self) -> Result<String, String> {
         let pass = self.auth.pass().await.map_err(|error| error.to_string())?;
         let described = pass.describe();
         Ok(format!(

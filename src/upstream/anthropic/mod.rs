@@ -173,10 +173,7 @@ impl Anthropic {
 
     /// Lists the provider's models, which is free of charge.
     pub(crate) async fn probe(&self) -> Result<String, String> {
-        match self.dialect {
-            Dialect::Anthropic | Dialect::Vertex => self.client.probe("/models").await,
-            Dialect::Bedrock => self.client.probe_identity().await,
-        }
+        self.client.probe("/models").await
     }
 }
 

@@ -95,12 +95,17 @@ impl Signer {
         })
     }
 
-    /// Drops temporary credentials that were refused. Whether a request may succeed with others.
-    pub(crate) fn refuse(&self, refused: &SigningPass<'_>) -> bool {
-        match (&self.credentials, &refused.credentials) {
-            (Source::Temporary(source), Lending::Temporary(lent)) => source.refuse(lent),
-            _ => false,
-        }
+    /// Other temporary credentials than those that were refused.
+    pub(crate) async fn instead_of(&self, refused: &SigningPass<'_>) -> Option<SigningPass<'_>> {
+        let (Source::Temporary(source), Lending::Temporary(lent)) =
+            (&self.credentials, &refused.credentials)
+        else {
+            return None;
+        };
+        Some(SigningPass {
+            service: &self.service,
+            credentials: Lending::Temporary(source.instead_of(lent).await?),
+        })
     }
 }
 

@@ -100,11 +100,11 @@ impl Auth {
     /// What to try after the provider refused a pass with 401; `None` if nothing better can be had.
     pub(crate) async fn instead_of(&self, refused: &Pass<'_>) -> Option<Pass<'_>> {
         match (self, refused) {
-            (Self::Token(source), Pass::Token(token)) if source.refuse(token) => {
-                source.get().await.ok().map(Pass::Token)
+            (Self::Token(source), Pass::Token(token)) => {
+                source.instead_of(token).await.map(Pass::Token)
             }
-            (Self::Signer(signer), Pass::Signature(refused)) if signer.refuse(refused) => {
-                signer.pass().await.ok().map(Pass::Signature)
+            (Self::Signer(signer), Pass::Signature(refused)) => {
+                signer.instead_of(refused).await.map(Pass::Signature)
             }
             // One that was revoked before it was removed here.
             (Self::Keys(keys), Pass::Key(key)) => keys.after(key).map(Pass::Key),
@@ -116,7 +116,7 @@ impl Auth {
     pub(crate) fn is_refusal(&self, status: u16) -> bool {
         match self {
             Self::Keys(_) | Self::Token(_) => status == 401,
-            // AWS says so of credentials that have ended too.
+            // AWS says 403 of credentials that have ended too.
             Self::Signer(_) => matches!(status, 401 | 403),
         }
     }
@@ -124,11 +124,6 @@ impl Auth {
     /// Whether requests are signed, and with the time at which they are sent.
     pub(crate) fn is_signed(&self) -> bool {
         matches!(self, Self::Signer(_))
-    }
-
-    /// Whether requests carry tokens of an identity.
-    pub(crate) fn is_identity(&self) -> bool {
-        !matches!(self, Self::Keys(_))
     }
 }
 

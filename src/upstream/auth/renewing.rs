@@ -53,6 +53,8 @@ pub(crate) struct Lent<T> {
 }
 
 type Fetched<T> = Result<Arc<Lent<T>>, Arc<str>>;
+/// A fetch that is running, or its result.
+type Fetching<T> = watch::Receiver<Option<Fetched<T>>>;
 
 pub(crate) struct Renewing<I: Issuer> {
     issuer: I,
@@ -63,10 +65,10 @@ pub(crate) struct Renewing<I: Issuer> {
 /// What only those who fetch look at.
 struct State<T> {
     /// The result of the running fetch.
-    running: Option<watch::Receiver<Option<Fetched<T>>>>,
+    running: Option<Fetching<T>>,
     failed: Option<Failure>,
     outage: Outage,
-    /// When a value was last dropped because the provider refused it.
+    /// When a value was last replaced because the provider refused it.
     refused: Option<Instant>,
 }
 
@@ -80,8 +82,24 @@ struct Failure {
 /// What there is for a request that found no fresh value.
 enum Next<T> {
     Value(Arc<Lent<T>>),
-    Running(watch::Receiver<Option<Fetched<T>>>),
+    Running(Fetching<T>),
     Failed(Arc<str>),
+}
+
+impl<T> State<T> {
+    fn running(&self) -> Option<Fetching<T>> {
+        let running = self.running.as_ref();
+        // A sender that is gone has panicked: it would have removed the receiver.
+        running
+            .filter(|running| running.has_changed().is_ok())
+            .cloned()
+    }
+
+    /// Why the last fetch failed, as long as the next one has to wait.
+    fn fails(&self, now: Instant) -> Option<Arc<str>> {
+        let failed = self.failed.as_ref()?;
+        (now < failed.retry_at).then(|| failed.reason.clone())
+    }
 }
 
 impl<T> Lent<T> {
@@ -120,57 +138,69 @@ impl<I: Issuer> Renewing<I> {
             }
             return Ok(current);
         }
-        let mut fetching = match self.next(now) {
+        let fetching = match self.next(now) {
             Next::Value(value) => return Ok(value),
             Next::Failed(reason) => return Err(UpstreamError::NoToken(reason.to_string())),
             Next::Running(fetching) => fetching,
         };
-        let fetched = fetching.wait_for(Option::is_some).await;
-        match fetched.as_deref() {
-            Ok(Some(Ok(value))) => Ok(value.clone()),
-            Ok(Some(Err(reason))) => Err(UpstreamError::NoToken(reason.to_string())),
-            Ok(None) | Err(_) => Err(UpstreamError::NoToken("the fetch was stopped".into())),
-        }
+        fetched(fetching).await
     }
 
-    /// Drops a value that the provider refused. Whether a request may succeed with another one.
-    pub(crate) fn refuse(&self, refused: &Arc<Lent<I::Value>>) -> bool {
+    /// A value in place of one that the provider refused; `None` if there is none, or if another one was refused a short
+    /// time ago. Until it arrives, other requests go on with the refused one: what one request may not do, others may.
+    pub(crate) async fn instead_of(
+        self: &Arc<Self>,
+        refused: &Arc<Lent<I::Value>>,
+    ) -> Option<Arc<Lent<I::Value>>> {
+        let fetching = match self.replacing(refused)? {
+            Next::Value(value) => return Some(value),
+            Next::Failed(_) => return None,
+            Next::Running(fetching) => fetching,
+        };
+        fetched(fetching).await.ok()
+    }
+
+    fn replacing(self: &Arc<Self>, refused: &Arc<Lent<I::Value>>) -> Option<Next<I::Value>> {
         let mut state = self.state();
-        let current = self.current.load_full();
-        if !current.is_some_and(|current| Arc::ptr_eq(&current, refused)) {
-            return true; // it was replaced meanwhile
-        }
         let now = Instant::now();
-        if state.refused.is_some_and(|at| now < at + REFUSAL_PAUSE) {
-            return false;
+        let current = self.current.load_full();
+        let replaced = current.filter(|current| !Arc::ptr_eq(current, refused));
+        if let Some(value) = replaced.filter(|value| now < value.ends_at) {
+            return Some(Next::Value(value));
+        }
+        let is_replaced = |at| now < at + REFUSAL_PAUSE;
+        if let Some(running) = state.running() {
+            return Some(Next::Running(running));
+        }
+        if state.refused.is_some_and(is_replaced) || state.fails(now).is_some() {
+            return None;
         }
         state.refused = Some(now);
-        self.current.store(None);
-        true
+        Some(Next::Running(self.begin(&mut state)))
     }
 
     /// Starts a fetch, unless one is running, has just succeeded or has just failed.
     fn next(self: &Arc<Self>, now: Instant) -> Next<I::Value> {
         let mut state = self.state();
-        // A sender that is gone has panicked: it would have removed the receiver.
-        let running = state.running.as_ref();
-        if let Some(running) = running.filter(|running| running.has_changed().is_ok()) {
-            return Next::Running(running.clone());
+        if let Some(running) = state.running() {
+            return Next::Running(running);
         }
         let current = self.current.load_full();
         if let Some(current) = current.filter(|current| now < current.renew_at) {
             return Next::Value(current);
         }
-        if let Some(failed) = &state.failed
-            && now < failed.retry_at
-        {
-            return Next::Failed(failed.reason.clone());
+        match state.fails(now) {
+            Some(reason) => Next::Failed(reason),
+            None => Next::Running(self.begin(&mut state)),
         }
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State<I::Value>) -> Fetching<I::Value> {
         let (sender, receiver) = watch::channel(None);
         state.running = Some(receiver.clone());
         // A task, because the request that waits for it may be cancelled while others wait too.
         tokio::spawn(self.clone().fetch(sender));
-        Next::Running(receiver)
+        receiver
     }
 
     async fn fetch(self: Arc<Self>, sender: watch::Sender<Option<Fetched<I::Value>>>) {
@@ -210,6 +240,16 @@ impl<I: Issuer> Renewing<I> {
 
     fn state(&self) -> MutexGuard<'_, State<I::Value>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for a fetch.
+async fn fetched<T>(mut fetching: Fetching<T>) -> Result<Arc<Lent<T>>, UpstreamError> {
+    let fetched = fetching.wait_for(Option::is_some).await;
+    match fetched.as_deref() {
+        Ok(Some(Ok(value))) => Ok(value.clone()),
+        Ok(Some(Err(reason))) => Err(UpstreamError::NoToken(reason.to_string())),
+        Ok(None) | Err(_) => Err(UpstreamError::NoToken("the fetch was stopped".into())),
     }
 }
 

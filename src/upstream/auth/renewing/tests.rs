@@ -145,19 +145,38 @@ async fn a_fetch_that_hangs_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_value_is_replaced_once() {
     let test = Test::new(100);
+    let instead_of = async |refused: &Arc<Lent<usize>>| {
+        let other = test.source.instead_of(refused).await;
+        other.map(|other| other.value)
+    };
     let first = test.source.get().await.unwrap();
-    assert!(test.source.refuse(&first));
-    assert_eq!(test.get().await, Ok(2));
+    assert_eq!(instead_of(&first).await, Some(2));
     // Another request was refused with the first one too.
-    assert!(test.source.refuse(&first));
-    assert_eq!(test.get().await, Ok(2));
+    assert_eq!(instead_of(&first).await, Some(2));
     let second = test.source.get().await.unwrap();
-    assert!(
-        !test.source.refuse(&second),
+    assert_eq!(
+        instead_of(&second).await,
+        None,
         "the provider refuses them all"
     );
     assert_eq!((test.get().await, test.begun()), (Ok(2), 2));
     advance(REFUSAL_PAUSE).await;
-    assert!(test.source.refuse(&second));
-    assert_eq!(test.get().await, Ok(3));
+    assert_eq!(instead_of(&second).await, Some(3));
+}
+
+/// What was refused may be good for other requests, and is all there is if no other can be fetched.
+#[tokio::test(start_paused = true)]
+async fn others_go_on_with_a_refused_value_until_it_is_replaced() {
+    let test = Test::new(1);
+    let first = test.source.get().await.unwrap();
+    let (source, refused) = (test.source.clone(), first.clone());
+    let waiting = tokio::spawn(async move { source.instead_of(&refused).await.is_some() });
+    while test.begun() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(test.get().await, Ok(1), "while another one is fetched");
+    test.works(false);
+    test.let_one_through();
+    assert!(!waiting.await.unwrap());
+    assert_eq!((test.get().await, test.begun()), (Ok(1), 2));
 }
