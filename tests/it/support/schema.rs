@@ -60,14 +60,11 @@ fn evaluate(
     found: &mut Vec<String>,
 ) -> Named {
     let mut named = Named::Some(HashSet::new());
-    let schema = match schema {
-        Value::Object(schema) => schema,
-        _ => {
-            if schema == &Value::Bool(false) {
-                found.push(format!("{at}: no value is valid"));
-            }
-            return Named::All;
+    let Value::Object(schema) = schema else {
+        if schema == &Value::Bool(false) {
+            found.push(format!("{at}: no value is valid"));
         }
+        return Named::All;
     };
     if schema.keys().all(|key| is_note(key)) {
         return Named::All; // any value
@@ -152,9 +149,9 @@ fn choose(
     let mut closest: Option<Vec<String>> = None;
     for part in parts {
         let mut mistakes = Vec::new();
-        let names = evaluate(document, part, value, at, &mut mistakes);
+        let by_part = evaluate(document, part, value, at, &mut mistakes);
         if mistakes.is_empty() {
-            named.add(names);
+            named.add(by_part);
             fitting += 1;
         } else if closest
             .as_ref()
