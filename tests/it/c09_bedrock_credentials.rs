@@ -1,5 +1,11 @@
 //! Credentials for Amazon Bedrock: those of a machine, a container and a pod, which are renewed before they end.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -7,9 +13,11 @@ use crate::support::{
     FakeUpstream, LedgerView, Step, TestGateway, View,
     anthropic::{message, text},
     bedrock::{
-        assert_signed, credentials, failure, metadata_service, section, signer, until_signed_by,
+        Ends, assert_signed, credentials, failure, metadata_service, metadata_service_with,
+        section, signer, until_signed_by,
     },
-    gateway::PROVIDER_KEY,
+    gateway::{PROVIDER_KEY, answer, hello},
+    ledger_view::MODEL,
     upstream::response,
 };
 
@@ -53,10 +61,21 @@ async fn a_machines_credentials_are_fetched_once() {
 /// Every call of the whole time succeeds: credentials are replaced before they end.
 #[tokio::test]
 async fn a_machines_credentials_are_renewed() {
-    let service = metadata_service(3).await;
+    let ends = Ends::default();
+    let service = metadata_service_with(3, ends.clone()).await;
     let url = format!("http://{}", service.address);
     let (gateway, bedrock) = start(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url)]).await;
+    let late = Arc::new(AtomicUsize::new(0));
+    let hello = message(json!([text("Hello")]), "end_turn").to_string();
+    let counted = late.clone();
+    bedrock.play_for_each(move |request| {
+        if ends.lock().unwrap()[&signer(request)] < time::OffsetDateTime::now_utc() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        vec![Step::Send(response(200, "application/json", &hello))]
+    });
     until_signed_by(&gateway, &bedrock, "ASIA3").await;
+    assert_eq!(late.load(Ordering::Relaxed), 0, "signed after the end");
     let last = bedrock.received().pop().unwrap();
     assert_signed(&last, PROVIDER_KEY, Some("token-of-ASIA3"));
 }
@@ -195,4 +214,16 @@ async fn a_machine_without_a_role_sends_nothing() {
     assert_eq!(customer.ask("Hello", false).await, View::FAILED);
     assert_eq!(bedrock.calls(), 0);
     assert_eq!(customer.ledger_view().await, LedgerView::free(1));
+    let request = gateway.request(Method::POST, "/v1/chat/completions");
+    let request = request
+        .header("x-request-id", "no-role")
+        .json(&hello(MODEL));
+    answer(request)
+        .await
+        .assert_error(502, "upstream_error", None, None);
+    let shown = gateway
+        .operate(Method::GET, "/operator/requests/no-role", None)
+        .await;
+    let shown = shown.assert_ok().to_string();
+    assert!(shown.contains("could not get a token"), "{shown}");
 }

@@ -1,7 +1,11 @@
 //! A fake Amazon Bedrock: its binary streams, its failures, and a check of signatures that follows AWS's description
 //! step by step.
 
-use std::fmt::Write as _;
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ring::hmac;
@@ -231,6 +235,14 @@ const ROLES: &str = "GET /latest/meta-data/iam/security-credentials/";
 /// A metadata service of EC2: each fetch gets the next credentials, `ASIA1`, `ASIA2` and so on, which end after this
 /// time. Their secret is [`PROVIDER_KEY`], and their token `token-of-ASIA1`.
 pub async fn metadata_service(seconds: i64) -> FakeUpstream {
+    metadata_service_with(seconds, Ends::default()).await
+}
+
+/// When credentials end, by their access key IDs.
+pub type Ends = Arc<Mutex<HashMap<String, time::OffsetDateTime>>>;
+
+/// The same, which notes the ends.
+pub async fn metadata_service_with(seconds: i64, ends: Ends) -> FakeUpstream {
     let service = FakeUpstream::start().await;
     let fetched = std::sync::atomic::AtomicUsize::new(0);
     service.play_for_each(move |request| {
@@ -246,7 +258,10 @@ pub async fn metadata_service(seconds: i64) -> FakeUpstream {
             Some(" HTTP/1.1") => "gateway-role".to_owned(),
             Some("gateway-role HTTP/1.1") => {
                 let number = 1 + fetched.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                credentials(&format!("ASIA{number}"), seconds).to_string()
+                let id = format!("ASIA{number}");
+                let end = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+                ends.lock().unwrap().insert(id.clone(), end);
+                credentials(&id, seconds).to_string()
             }
             _ => return vec![Step::Send(response(404, "text/plain", ""))],
         };
