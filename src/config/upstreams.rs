@@ -8,7 +8,7 @@ use super::{
     files::secret_of_file,
     identity::identity,
     quirks::FIELDS,
-    values::{Environment, http_url, seconds, secret},
+    values::{Environment, http_url, is_safe_url, seconds, secret},
 };
 use crate::{
     base::{
@@ -74,6 +74,13 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         Some(_) => None,
     };
     let base_url = base_url(&mut section, known_url);
+    // Requests to AWS are signed, and show nothing that could be used again.
+    let has_token = matches!(auth.as_deref(), Some("google" | "azure"));
+    if has_token && base_url.as_deref().is_some_and(|url| !is_safe_url(url)) {
+        let message = "does not go with `auth`: tokens would be sent without encryption; expected https without a \
+                       user, or an address of this machine";
+        section.mistake("base_url", message);
+    }
     let dialect = match kind {
         ProviderKind::Anthropic => dialect(&mut section, base_url.as_deref(), identity.as_ref()),
         _ => Dialect::default(),

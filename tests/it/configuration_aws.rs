@@ -178,6 +178,15 @@ fn mistakes_are_explained() {
         ),
         (
             with_region.to_owned(),
+            vec![
+                ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token"),
+                ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r"),
+                ("AWS_ENDPOINT_URL_STS", "http://sts.example.com"),
+            ],
+            "uses AWS_ENDPOINT_URL_STS, which is not safe for a token",
+        ),
+        (
+            with_region.to_owned(),
             vec![("AWS_EC2_METADATA_DISABLED", "true")],
             "AWS_EC2_METADATA_DISABLED is set",
         ),

@@ -9,7 +9,7 @@ use crate::{
         checked_toml::{Section, as_text},
         keys::Secret,
     },
-    config::values::{Environment, secret},
+    config::values::{Environment, is_safe_url, secret},
 };
 
 /// Where containers of ECS get credentials, which is reached from them alone.
@@ -150,8 +150,15 @@ fn source(
     {
         let region = region?;
         let sts_url = variable("AWS_ENDPOINT_URL_STS");
+        let sts_url = sts_url.unwrap_or_else(|| format!("https://sts.{region}.{}", domain(region)));
+        if !is_safe_url(&sts_url) {
+            let message = "uses AWS_ENDPOINT_URL_STS, which is not safe for a token; expected https, or an address \
+                           of this machine";
+            section.mistake("auth", message);
+            return None;
+        }
         return Some(AwsSource::WebIdentity {
-            sts_url: sts_url.unwrap_or_else(|| format!("https://sts.{region}.{}", domain(region))),
+            sts_url,
             role_arn,
             session_name: variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "tollgate".into()),
             token_file: file.into(),
