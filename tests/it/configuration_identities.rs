@@ -206,6 +206,38 @@ fn mistakes_say_what_to_do() {
     );
 }
 
+#[test]
+fn an_identity_of_another_cloud_is_a_mistake() {
+    let aws = "auth = \"aws\"\nregion = \"eu-west-1\"";
+    let proxy = "base_url = \"http://127.0.0.1:9/v1\"";
+    for (settings, expected) in [
+        (
+            format!("kind = \"gemini\"\n{aws}"),
+            "`providers.p.auth` is \"aws\", which has no models of kind `gemini`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{aws}\ndialect = \"vertex\""),
+            "`providers.p.dialect` is \"vertex\", but `auth` is \"aws\"; expected `bedrock`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{aws}\n{VERTEX}"),
+            "`providers.p.auth` is \"aws\", but `base_url` leads to Vertex AI; expected `google`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{proxy}\nauth = \"google\"\ndialect = \"bedrock\""),
+            "`providers.p.dialect` is \"bedrock\", but `auth` is \"google\"; expected `vertex`",
+        ),
+    ] {
+        let why = refused(&settings);
+        assert!(why.contains(expected), "{settings}: {why}");
+        assert_eq!(why.lines().count(), 2, "{why}");
+    }
+    for dialect in ["bedrock", "anthropic"] {
+        let settings = format!("kind = \"anthropic\"\n{aws}\ndialect = \"{dialect}\"");
+        read(&settings, &[]);
+    }
+}
+
 /// Tokens and secrets are sent encrypted, or stay on the machine.
 #[test]
 fn tokens_are_not_sent_in_the_clear() {
