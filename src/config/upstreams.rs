@@ -8,7 +8,7 @@ use super::{
     files::secret_of_file,
     identity::identity,
     quirks::FIELDS,
-    values::{Environment, http_url, seconds, secret},
+    values::{Environment, http_url, is_safe_url, seconds, secret},
 };
 use crate::{
     base::{
@@ -74,10 +74,22 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         Some(_) => None,
     };
     let base_url = base_url(&mut section, known_url);
+    // Requests to AWS are signed, and show nothing that could be used again.
+    let has_token = matches!(auth.as_deref(), Some("google" | "azure"));
+    if has_token && base_url.as_deref().is_some_and(|url| !is_safe_url(url)) {
+        let message = "does not go with `auth`: tokens would be sent without encryption; expected https without a \
+                       user, or an address of this machine";
+        section.mistake("base_url", message);
+    }
     let dialect = match kind {
         ProviderKind::Anthropic => dialect(&mut section, base_url.as_deref(), identity.as_ref()),
         _ => Dialect::default(),
     };
+    if kind == ProviderKind::Gemini && auth.as_deref() == Some("aws") {
+        let message =
+            "is \"aws\", which has no models of kind `gemini`; expected `google`, or a key";
+        section.mistake("auth", message);
+    }
     let betas = match dialect {
         Dialect::Bedrock => betas(&mut section),
         Dialect::Anthropic | Dialect::Vertex => Vec::new(),
@@ -165,13 +177,29 @@ fn dialect(section: &mut Section, base_url: Option<&str>, identity: Option<&Iden
             .to_ascii_lowercase()
             .ends_with("aiplatform.googleapis.com");
     let is_bedrock = matches!(identity, Some(Identity::Aws(_)));
-    given.unwrap_or(if is_vertex {
+    let dialect = given.unwrap_or(if is_vertex {
         Dialect::Vertex
     } else if is_bedrock {
         Dialect::Bedrock
     } else {
         Dialect::Anthropic
-    })
+    });
+    match (dialect, identity) {
+        (Dialect::Vertex, Some(Identity::Aws(_))) if given.is_some() => section.mistake(
+            "dialect",
+            "is \"vertex\", but `auth` is \"aws\"; expected `bedrock` or `anthropic`",
+        ),
+        (Dialect::Vertex, Some(Identity::Aws(_))) => section.mistake(
+            "auth",
+            "is \"aws\", but `base_url` leads to Vertex AI; expected `google`",
+        ),
+        (Dialect::Bedrock, Some(Identity::Google(_))) => section.mistake(
+            "dialect",
+            "is \"bedrock\", but `auth` is \"google\"; expected `vertex` or `anthropic`",
+        ),
+        _ => {}
+    }
+    dialect
 }
 
 /// Reads `timeouts`; those that are not set come from `default`.

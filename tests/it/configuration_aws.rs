@@ -74,6 +74,22 @@ fn the_region_is_found() {
     }
 }
 
+#[test]
+fn requests_are_signed_for_the_service_of_the_host() {
+    let mantle = "base_url = \"https://bedrock-mantle.us-east-2.api.aws/v1\"";
+    for (more, expected) in [
+        ("region = \"us-east-2\"", "bedrock"),
+        (mantle, "bedrock-mantle"),
+    ] {
+        let settings = format!("kind = \"openai\"\nauth = \"aws\"\n{more}");
+        let config = parse(&provider(&settings), &[]);
+        match &openai(&config, "bedrock").identity {
+            Some(Identity::Aws(aws)) => assert_eq!(aws.service, expected, "{more}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// The first source that there is, in the order of AWS's own libraries.
 #[test]
 fn credentials_are_found() {
@@ -159,6 +175,15 @@ fn mistakes_are_explained() {
             with_region.to_owned(),
             vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/x")],
             "by AWS_CONTAINER_CREDENTIALS_FULL_URI; expected https",
+        ),
+        (
+            with_region.to_owned(),
+            vec![
+                ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token"),
+                ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r"),
+                ("AWS_ENDPOINT_URL_STS", "http://sts.example.com"),
+            ],
+            "uses AWS_ENDPOINT_URL_STS, which is not safe for a token",
         ),
         (
             with_region.to_owned(),

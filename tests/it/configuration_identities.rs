@@ -207,6 +207,105 @@ fn mistakes_say_what_to_do() {
 }
 
 #[test]
+fn an_identity_of_another_cloud_is_a_mistake() {
+    let aws = "auth = \"aws\"\nregion = \"eu-west-1\"";
+    let proxy = "base_url = \"http://127.0.0.1:9/v1\"";
+    for (settings, expected) in [
+        (
+            format!("kind = \"gemini\"\n{aws}"),
+            "`providers.p.auth` is \"aws\", which has no models of kind `gemini`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{aws}\ndialect = \"vertex\""),
+            "`providers.p.dialect` is \"vertex\", but `auth` is \"aws\"; expected `bedrock`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{aws}\n{VERTEX}"),
+            "`providers.p.auth` is \"aws\", but `base_url` leads to Vertex AI; expected `google`",
+        ),
+        (
+            format!("kind = \"anthropic\"\n{proxy}\nauth = \"google\"\ndialect = \"bedrock\""),
+            "`providers.p.dialect` is \"bedrock\", but `auth` is \"google\"; expected `vertex`",
+        ),
+    ] {
+        let why = refused(&settings);
+        assert!(why.contains(expected), "{settings}: {why}");
+        assert_eq!(why.lines().count(), 2, "{why}");
+    }
+    for dialect in ["bedrock", "anthropic"] {
+        let settings = format!("kind = \"anthropic\"\n{aws}\ndialect = \"{dialect}\"");
+        read(&settings, &[]);
+    }
+}
+
+/// Tokens and secrets are sent encrypted, or stay on the machine.
+#[test]
+fn tokens_are_not_sent_in_the_clear() {
+    let url = |kind: &str, url: &str, auth: &str| {
+        format!("kind = \"{kind}\"\nbase_url = \"{url}\"\nauth = \"{auth}\"")
+    };
+    for (kind, auth) in [
+        ("gemini", "google"),
+        ("anthropic", "google"),
+        ("openai", "azure"),
+    ] {
+        for address in [
+            "http://example.com/v1",
+            "http://10.0.0.1:8080/v1",
+            "http://127.0.0.1.example.com/v1",
+            "https://user:hush@example.com/v1",
+        ] {
+            let why = refused(&url(kind, address, auth));
+            assert!(
+                why.contains("`providers.p.base_url` does not go with `auth`"),
+                "{address}: {why}"
+            );
+            assert!(!why.contains("hush"), "{why}");
+        }
+        for address in [
+            "https://example.com/v1",
+            "http://127.0.0.1:9/v1",
+            "http://[::1]:9/v1",
+            "http://localhost:9/v1",
+        ] {
+            let provider = read(&url(kind, address, auth), &[]);
+            assert_eq!(provider.base_url, address, "{kind}");
+        }
+    }
+    // Keys are the choice of those who run a server of their own.
+    let key = "kind = \"openai\"\nbase_url = \"http://10.0.0.1:8080/v1\"\napi_key_env = \"S\"";
+    read(key, &[("S", "hush")]);
+}
+
+#[test]
+fn a_sign_in_service_of_the_environment_is_checked() {
+    let federated = [
+        ("AZURE_FEDERATED_TOKEN_FILE", "/token"),
+        ("AZURE_TENANT_ID", "t.example"),
+        ("AZURE_CLIENT_ID", "app"),
+    ];
+    for (host, is_safe) in [
+        ("http://example.com", false),
+        ("login.microsoftonline.com", false),
+        ("https://login.microsoftonline.us", true),
+        ("http://127.0.0.1:9", true),
+    ] {
+        let variables = [&federated[..], &[("AZURE_AUTHORITY_HOST", host)]].concat();
+        if is_safe {
+            identity(AZURE, &variables);
+        } else {
+            let why = configuration::refused(&text(AZURE), &variables);
+            assert!(
+                why.contains("`providers.p.authority` comes from AZURE_AUTHORITY_HOST"),
+                "{host}: {why}"
+            );
+        }
+    }
+    // A managed identity needs no sign-in service.
+    identity(AZURE, &[("AZURE_AUTHORITY_HOST", "http://example.com")]);
+}
+
+#[test]
 fn a_wrong_credentials_file_is_not_quoted() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("google.json");

@@ -3,7 +3,8 @@
 //! A change names a variable or a file, and the host to which its content is sent. Operators of the console need not be
 //! those who may read every secret of the machine. So a secret that the file's own providers name is sent only to where
 //! they send it (scheme, host and port), and no other can be named, unless the file allows it in
-//! `operator.provider_secrets`: then it can be sent anywhere.
+//! `operator.provider_secrets`: then it can be sent anywhere. An identity could obtain tokens for anything that its account
+//! may do, so what the file's providers obtain with it is all that a change may obtain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +20,17 @@ use crate::{
 struct ProviderSecrets {
     /// Names of variables and paths of files that may be sent anywhere; one may end with `*`.
     anywhere: BTreeSet<String>,
-    /// Where the file's providers send their secrets.
-    bound: BTreeMap<String, BTreeSet<String>>,
+    /// What the file's providers do with their secrets.
+    bound: BTreeMap<String, BTreeSet<Usage>>,
+}
+
+/// What a provider does with its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Usage {
+    /// Where they are sent; see [`destination`].
+    to: String,
+    /// The settings that choose what is obtained with them; see [`identity`].
+    identity: String,
 }
 
 impl ProviderSecrets {
@@ -35,7 +45,7 @@ impl ProviderSecrets {
             Some(Value::Text(text)) => text.split(',').map(|name| name.trim().to_owned()).collect(),
             _ => BTreeSet::new(),
         };
-        let mut bound: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut bound: BTreeMap<String, BTreeSet<Usage>> = BTreeMap::new();
         let providers = match base.at(&["providers"]).map(|node| &node.value) {
             Some(Value::Table(providers)) => Some(providers),
             _ => None,
@@ -44,15 +54,17 @@ impl ProviderSecrets {
             let Some(to) = destination(provider) else {
                 continue;
             };
+            let identity = identity(provider);
+            let usage = Usage { to, identity };
             for (_, secret) in named(provider) {
-                bound.entry(secret).or_default().insert(to.clone());
+                bound.entry(secret).or_default().insert(usage.clone());
             }
         }
         Self { anywhere, bound }
     }
 
-    /// Why a secret may not be sent there; `None` if it may.
-    fn refusal(&self, secret: &str, to: Option<&str>) -> Option<String> {
+    /// Why a secret may not be sent there, or not be used with these settings of an identity; `None` if it may.
+    fn refusal(&self, secret: &str, to: Option<&str>, identity: &str) -> Option<String> {
         if self.is_allowed_anywhere(secret) {
             return None;
         }
@@ -65,14 +77,24 @@ impl ProviderSecrets {
         let Some(to) = to else {
             return Some("which needs a `base_url` that says where it is sent".into());
         };
-        if known.contains(to) {
+        let there: Vec<_> = known.iter().filter(|usage| usage.to == to).collect();
+        if there.is_empty() {
+            let known: BTreeSet<_> = known.iter().map(|usage| usage.to.as_str()).collect();
+            let known: Vec<_> = known.into_iter().collect();
+            return Some(format!(
+                "which the file’s providers send to {} and nowhere else; add it to `operator.provider_secrets` in the \
+                 file to allow any `base_url`",
+                known.join(" and ")
+            ));
+        }
+        if there.iter().any(|usage| usage.identity == identity) {
             return None;
         }
-        let known: Vec<_> = known.iter().map(String::as_str).collect();
+        let known: Vec<_> = there.iter().map(|usage| usage.identity.as_str()).collect();
         Some(format!(
-            "which the file’s providers send to {} and nowhere else; add it to `operator.provider_secrets` in the file \
-             to allow any `base_url`",
-            known.join(" and ")
+            "which the file’s providers use {} and in no other way; add it to `operator.provider_secrets` in the file \
+             to allow other settings",
+            known.join(" or ")
         ))
     }
 
@@ -101,6 +123,16 @@ pub(super) const SECRETS: [&str; 10] = [
     "secret_access_key_file",
     "session_token_env",
     "session_token_file",
+];
+
+/// Settings that choose what an identity obtains: for whom, for what and where.
+const IDENTITY: [&str; 6] = [
+    "auth",
+    "scope",
+    "tenant",
+    "client_id",
+    "region",
+    "access_key_id",
 ];
 
 fn setting<'a>(provider: &'a Node, key: &str) -> Option<&'a Value> {
@@ -147,6 +179,18 @@ fn destination(provider: &Node) -> Option<String> {
     }
 }
 
+/// How a provider uses its secrets: `as a key`, or `with auth = "azure", tenant = "contoso.example"`.
+fn identity(provider: &Node) -> String {
+    if setting(provider, "auth").is_none() {
+        return "as a key".into();
+    }
+    let settings = IDENTITY.iter().filter_map(|key| {
+        let value = setting(provider, key).and_then(as_text)?;
+        Some(format!("{key} = {value:?}"))
+    });
+    format!("with {}", settings.collect::<Vec<_>>().join(", "))
+}
+
 fn origin_of(url: &str) -> Option<String> {
     let url: Uri = url.parse().ok()?;
     let scheme = url.scheme_str()?.to_ascii_lowercase();
@@ -171,9 +215,9 @@ pub(super) fn mistakes(base: &Base, changes: &Changes) -> Vec<Mistake> {
             let origin = Origin::Change(format!("provider `{name}`"));
             mistakes.push(Mistake { origin, message });
         };
-        let to = destination(&provider);
+        let (to, identity) = (destination(&provider), identity(&provider));
         for (key, secret) in named(&provider) {
-            if let Some(reason) = secrets.refusal(&secret, to.as_deref()) {
+            if let Some(reason) = secrets.refusal(&secret, to.as_deref(), &identity) {
                 report(format!("`{key}` names {secret}, {reason}"));
             }
         }
@@ -191,6 +235,7 @@ pub(super) fn mistakes(base: &Base, changes: &Changes) -> Vec<Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{base::keys::Secret, config::changes::Change};
 
     fn to(provider: &str) -> Option<String> {
         destination(&checked_toml::parse(provider).unwrap())
@@ -213,6 +258,81 @@ mod tests {
             let names: Vec<_> = names.iter().map(|(_, name)| name.as_str()).collect();
             assert_eq!(names, expected, "{provider}");
         }
+    }
+
+    /// What is wrong with this change of a provider, beside a file.
+    fn refused(file: &str, provider: &str) -> String {
+        let base = Base::of_text("test.toml", file, &Secret::new("token"));
+        let change = Change {
+            set: Some(provider.to_owned()),
+            replaces: None,
+        };
+        let mut changes = Changes::default();
+        changes.providers.insert("changed".to_owned(), change);
+        let found = mistakes(&base, &changes).into_iter();
+        let messages: Vec<_> = found.map(|mistake| mistake.message).collect();
+        messages.join("\n")
+    }
+
+    #[test]
+    fn an_identity_obtains_what_it_obtains_in_the_file() {
+        const URL: &str =
+            "kind = \"openai\"\nbase_url = \"https://a.openai.azure.com/openai/v1\"\n";
+        const AWS: &str = "kind = \"anthropic\"\nauth = \"aws\"\n";
+        let managed = format!("{URL}auth = \"azure\"\n");
+        let application = format!(
+            "{managed}tenant = \"t.example\"\nclient_id = \"app\"\nclient_secret_env = \"S\"\n"
+        );
+        let keys = format!(
+            "{AWS}region = \"eu-west-1\"\naccess_key_id = \"AKID\"\nsecret_access_key_env = \"K\"\n"
+        );
+        let file = format!(
+            "[providers.managed]\n{managed}[providers.application]\n{application}[providers.keys]\n{keys}\
+             [providers.role]\n{AWS}region = \"eu-west-1\"\n"
+        );
+        let role = format!("{AWS}region = \"eu-west-1\"");
+        for provider in [
+            &managed,
+            &application,
+            &keys,
+            &role,
+            &format!("{managed}reuse_connections = false"),
+        ] {
+            assert_eq!(refused(&file, provider), "", "{provider}");
+        }
+        let scope = "scope = \"https://management.azure.com/.default\"\n";
+        for (provider, expected) in [
+            (
+                format!("{managed}{scope}"),
+                "`auth` names azure, which the file’s providers use with auth = \"azure\" and in no other way",
+            ),
+            (
+                format!("{managed}client_id = \"other\""),
+                "use with auth = \"azure\" and in no other way",
+            ),
+            (
+                format!("{application}{scope}"),
+                "use with auth = \"azure\", tenant = \"t.example\", client_id = \"app\" and in no other way",
+            ),
+            (application.replace("t.example", "other"), "names S, which"),
+            (
+                application.replace("\"app\"", "\"other\""),
+                "names S, which",
+            ),
+            (keys.replace("AKID", "OTHER"), "names K, which"),
+            (keys.replace("eu-west-1", "us-east-1"), "names K, which"),
+            (role.replace("eu-west-1", "us-east-1"), "names aws, which"),
+            // It would be sent as it is.
+            (
+                format!("{URL}api_key_env = \"S\""),
+                "names S, which the file’s providers use with auth",
+            ),
+        ] {
+            let why = refused(&file, &provider);
+            assert!(why.contains(expected), "{provider}: {why}");
+        }
+        let allowed = format!("operator.provider_secrets = [\"azure\"]\n{file}");
+        assert_eq!(refused(&allowed, &format!("{managed}{scope}")), "");
     }
 
     #[test]

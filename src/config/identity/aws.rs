@@ -9,7 +9,7 @@ use crate::{
         checked_toml::{Section, as_text},
         keys::Secret,
     },
-    config::values::{Environment, secret},
+    config::values::{Environment, is_safe_url, secret},
 };
 
 /// Where containers of ECS get credentials, which is reached from them alone.
@@ -18,10 +18,16 @@ const CONTAINER_HOST: &str = "http://169.254.170.2";
 const METADATA: &str = "http://169.254.169.254";
 /// Hosts to which a container may send its token without TLS: those of ECS and EKS.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+/// The name under which Bedrock's signatures are valid.
+const BEDROCK: &str = "bedrock";
+/// Bedrock's other endpoint, whose signatures have its own name.
+const MANTLE: &str = "bedrock-mantle";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aws {
     pub region: String,
+    /// The name of the service for which requests are signed.
+    pub service: &'static str,
     pub source: AwsSource,
 }
 
@@ -82,9 +88,11 @@ impl Aws {
 /// Reads the settings beside `auth = "aws"`.
 pub(super) fn read(section: &mut Section, environment: &Environment) -> Option<Aws> {
     let region = region(section, environment);
+    let service = section.text_of("base_url").map_or(BEDROCK, service_of);
     let source = source(section, region.as_deref(), environment);
     Some(Aws {
         region: region?,
+        service,
         source: source?,
     })
 }
@@ -142,8 +150,15 @@ fn source(
     {
         let region = region?;
         let sts_url = variable("AWS_ENDPOINT_URL_STS");
+        let sts_url = sts_url.unwrap_or_else(|| format!("https://sts.{region}.{}", domain(region)));
+        if !is_safe_url(&sts_url) {
+            let message = "uses AWS_ENDPOINT_URL_STS, which is not safe for a token; expected https, or an address \
+                           of this machine";
+            section.mistake("auth", message);
+            return None;
+        }
         return Some(AwsSource::WebIdentity {
-            sts_url: sts_url.unwrap_or_else(|| format!("https://sts.{region}.{}", domain(region))),
+            sts_url,
             role_arn,
             session_name: variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "tollgate".into()),
             token_file: file.into(),
@@ -240,14 +255,28 @@ fn is_region(text: &str) -> bool {
 
 /// The region in the host of an endpoint of AWS.
 fn region_of_host(url: &str) -> Option<String> {
-    let uri: Uri = url.parse().ok()?;
-    let host = uri.host()?.to_ascii_lowercase();
-    let is_aws = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
-    if !is_aws.iter().any(|end| host.ends_with(end)) {
-        return None;
-    }
+    let host = host_of_aws(url)?;
     let region = host.split('.').find(|label| is_region(label));
     region.map(str::to_owned)
+}
+
+/// The service for which requests to this URL are signed. The host of a VPC endpoint has its name in the second label.
+fn service_of(url: &str) -> &'static str {
+    let host = host_of_aws(url).unwrap_or_default();
+    if host.split('.').any(|label| label == MANTLE) {
+        MANTLE
+    } else {
+        BEDROCK
+    }
+}
+
+/// The host of a URL, if it is an endpoint of AWS.
+fn host_of_aws(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.to_ascii_lowercase();
+    let ends = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
+    let is_aws = ends.iter().any(|end| host.ends_with(end));
+    is_aws.then_some(host)
 }
 
 /// Whether the token of a container may be sent there: AWS's own libraries have the same rule.
@@ -309,6 +338,30 @@ mod tests {
             "a/b-c-1",
         ] {
             assert!(!is_region(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_says_for_which_service_requests_are_signed() {
+        for (url, service) in [
+            (
+                "https://bedrock-runtime.eu-central-1.amazonaws.com",
+                BEDROCK,
+            ),
+            (
+                "https://bedrock-runtime-fips.us-east-1.amazonaws.com",
+                BEDROCK,
+            ),
+            ("https://bedrock-mantle.us-east-2.api.aws/v1", MANTLE),
+            ("https://Bedrock-Mantle.us-east-2.api.aws/v1", MANTLE),
+            (
+                "https://vpce-1a.bedrock-mantle.us-east-1.vpce.amazonaws.com/v1",
+                MANTLE,
+            ),
+            ("https://bedrock-mantle.example.com/v1", BEDROCK),
+            ("http://127.0.0.1:9000/bedrock-mantle", BEDROCK),
+        ] {
+            assert_eq!(service_of(url), service, "{url}");
         }
     }
 

@@ -132,6 +132,13 @@ pub(super) fn read(section: &mut Section, environment: &Environment) -> Option<A
         }
         managed(client_id, variable)
     };
+    if let AzureGrant::Secret { token_url, .. } | AzureGrant::Federated { token_url, .. } = &grant
+        && !is_safe_url(token_url)
+    {
+        let message = "comes from AZURE_AUTHORITY_HOST, which is not safe for a secret; expected https, or an address \
+                       of this machine";
+        section.mistake("authority", message);
+    }
     let scope = scope.unwrap_or_else(|| SCOPE.to_owned());
     Some(Azure { scope, grant })
 }

@@ -27,8 +27,6 @@ const DEFAULT_LIFETIME: Duration = Duration::from_mins(5);
 /// How long a session with the metadata service lasts, in seconds.
 const METADATA_SESSION: &str = "21600";
 const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
-/// The name under which Bedrock's signatures are valid.
-const BEDROCK: &str = "bedrock";
 
 /// Signs requests to one region.
 pub(crate) struct Signer {
@@ -76,7 +74,7 @@ impl Signer {
         };
         let service = Service {
             region: aws.region.clone(),
-            name: BEDROCK,
+            name: aws.service,
         };
         Ok(Self {
             service,

@@ -6,7 +6,7 @@ use axum::http::{Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::token::TokenRequest;
@@ -16,6 +16,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a whole request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: usize = 256 << 10;
+/// Most bytes of an error code. What is longer is something else.
+const MAX_CODE_BYTES: usize = 40;
 
 pub(crate) struct TokenClient {
     http: connect::Client,
@@ -76,36 +78,51 @@ impl TokenClient {
     }
 }
 
-/// The status of a refusal with its error code (RFC 6749) and, from Entra ID, the number of its message. The rest of
-/// the body could repeat what was sent.
+/// The status of a refusal with the codes in its body. The rest of the body could repeat what was sent.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: Option<String>,
-        error_description: Option<String>,
+    let mut words = vec![format!("status {}", status.as_u16())];
+    let body = str::from_utf8(body).unwrap_or_default();
+    match serde_json::from_str::<Value>(body) {
+        Ok(body) => words.extend(codes_in_json(&body)),
+        Err(_) => words.extend(code_in_xml(body).map(str::to_owned)),
     }
-    let mut text = format!("status {}", status.as_u16());
-    let Ok(refusal) = serde_json::from_slice::<Refusal>(body) else {
-        return text;
-    };
-    let is_code = |code: &String| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-        (1..=40).contains(&code.len()) && code.bytes().all(plain)
-    };
-    if let Some(code) = refusal.error.filter(is_code) {
-        text = format!("{text}, {code}");
-    }
-    let description = refusal.error_description.unwrap_or_default();
+    words.join(", ")
+}
+
+/// The error code of OAuth (RFC 6749) or of AWS and, from Entra ID, the number of its message.
+fn codes_in_json(body: &Value) -> Vec<String> {
+    let text = |path: &str| body.pointer(path).and_then(Value::as_str);
+    let of_oauth = text("/error").filter(|code| is_oauth_code(code));
+    let of_sts = text("/Error/Code").filter(|code| is_aws_code(code));
+    // The agents of containers.
+    let of_agent = text("/code").filter(|code| is_aws_code(code));
+    let code = of_oauth.or(of_sts).or(of_agent).map(str::to_owned);
+    let description = text("/error_description").unwrap_or_default();
     let number = description.strip_prefix("AADSTS").unwrap_or_default();
     let number: String = number
         .chars()
         .take_while(char::is_ascii_digit)
         .take(10)
         .collect();
-    if !number.is_empty() {
-        text = format!("{text}, AADSTS{number}");
-    }
-    text
+    let of_entra = (!number.is_empty()).then(|| format!("AADSTS{number}"));
+    code.into_iter().chain(of_entra).collect()
+}
+
+/// The error code of STS, which writes XML too.
+fn code_in_xml(body: &str) -> Option<&str> {
+    let (_, rest) = body.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    Some(code.trim()).filter(|code| is_aws_code(code))
+}
+
+fn is_oauth_code(code: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    (1..=MAX_CODE_BYTES).contains(&code.len()) && code.bytes().all(is_plain)
+}
+
+fn is_aws_code(code: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic();
+    (1..=MAX_CODE_BYTES).contains(&code.len()) && code.bytes().all(is_letter)
 }
 
 /// A form as it is posted, and as the query of a URL.
@@ -133,6 +150,27 @@ mod tests {
                 r#"{"error":"invalid_client","error_description":"AADSTS7000215: no to secret"}"#,
                 "status 400, invalid_client, AADSTS7000215",
             ),
+            (
+                r#"{"Error":{"Code":"AccessDenied","Message":"no to secret"},"RequestId":"1"}"#,
+                "status 400, AccessDenied",
+            ),
+            (
+                "<ErrorResponse><Error><Type>Sender</Type>\n<Code>ExpiredTokenException</Code>\
+                 <Message>secret</Message></Error></ErrorResponse>",
+                "status 400, ExpiredTokenException",
+            ),
+            (
+                r#"{"code":"NoIdInRequest","message":"secret"}"#,
+                "status 400, NoIdInRequest",
+            ),
+            (r#"{"Error":{"Code":"My secret"}}"#, "status 400"),
+            (r#"{"Error":{"Code":""}}"#, "status 400"),
+            (
+                r#"{"code":"abcdefghijklmnopqrstuvwxyzabcdefghijklmno"}"#,
+                "status 400",
+            ),
+            ("<Code>My secret</Code>", "status 400"),
+            ("<Code>secret", "status 400"),
             (r#"{"error":"My secret"}"#, "status 400"),
             (r#"{"error":{"code":400}}"#, "status 400"),
             ("secret", "status 400"),
