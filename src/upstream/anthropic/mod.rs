@@ -44,7 +44,7 @@ const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 pub struct Anthropic {
     client: Client,
     dialect: Dialect,
-    /// The beta features that Bedrock gets.
+    /// The beta features that a cloud gets.
     betas: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ impl Anthropic {
         model: &str,
         stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let mut body = request::write(call, self.dialect.naming(model), stream);
+        let mut body = request::write(call, self.dialect.naming(model, &[]), stream);
         if self.dialect == Dialect::Bedrock {
             body = bedrock::body(&body, &[], &self.betas)?;
         }
@@ -134,13 +134,13 @@ impl Anthropic {
         model: &str,
         stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let naming = self.dialect.naming(model);
+        let betas = native.headers().betas_in(&self.betas);
+        let naming = self.dialect.naming(model, &betas);
         let mut body = native.body(naming, &call.user, call.budget.max_tokens);
         if self.dialect == Dialect::Bedrock {
-            let asked: Vec<_> = native.headers().betas().collect();
-            body = bedrock::body(&body, &asked, &self.betas)?;
+            body = bedrock::body(&body, &betas, &self.betas)?;
         }
-        let lines = self.dialect.lines(native.headers());
+        let lines = self.dialect.lines(native.headers(), &betas);
         let path = self.dialect.messages(model, stream);
         let sending = self.client.post_native(&path, body, &lines, call, model);
         sending.await
@@ -153,12 +153,12 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let naming = self.dialect.naming_to_count(model);
+        let betas = native.headers().betas_in(&self.betas);
+        let naming = self.dialect.naming_to_count(model, &betas);
         let body = native.body(naming, &call.user, None);
         let path = self.dialect.count(model);
         if self.dialect == Dialect::Bedrock {
-            let asked: Vec<_> = native.headers().betas().collect();
-            let body = bedrock::counted_body(&body, &asked, &self.betas)?;
+            let body = bedrock::counted_body(&body, &betas, &self.betas)?;
             // Not every model has a count there, so a refusal says nothing about the request.
             let counting = self
                 .client
