@@ -153,22 +153,36 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let betas = native.headers().betas_in(&self.betas);
-        let naming = self.dialect.naming_to_count(model, &betas);
-        let body = native.body(naming, &call.user, None);
+        let body = self.body_to_count(native, call, model)?;
         let path = self.dialect.count(model);
         if self.dialect == Dialect::Bedrock {
-            let body = bedrock::counted_body(&body, &betas, &self.betas)?;
             // Not every model has a count there, so a refusal says nothing about the request.
-            let counting = self
-                .client
-                .post(&path, bedrock::count_body(&body), call, model);
+            let counting = self.client.post(&path, body, call, model);
             return bedrock::read_count(&counting.await?.json().await?);
         }
         let lines = self.dialect.lines_to_count(native.headers());
         let counting = self.client.post_native(&path, body, lines, call, model);
         let body = counting.await?.json().await?;
         answer::read_count(&body)
+    }
+
+    /// The body of a request that counts tokens. The bodies that it is made of are gone when it is sent: memory is
+    /// reserved for one that is forwarded.
+    fn body_to_count(
+        &self,
+        native: &NativeRequest,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Vec<u8>, UpstreamError> {
+        let betas = native.headers().betas_in(&self.betas);
+        let naming = self.dialect.naming_to_count(model, &betas);
+        let body = native.body(naming, &call.user, None);
+        if self.dialect != Dialect::Bedrock {
+            return Ok(body);
+        }
+        let counted = bedrock::counted_body(&body, &betas, &self.betas)?;
+        drop(body);
+        Ok(bedrock::count_body(&counted))
     }
 
     /// Lists the provider's models, which is free of charge.
