@@ -56,9 +56,6 @@ impl Anthropic {
             Dialect::Bedrock => KeyHeader::BEARER,
         };
         let mut client = Client::new(config, key_header)?.redacting(&VENDOR_NAMES);
-        if dialect == Dialect::Bedrock {
-            client = client.redacting(&bedrock::VENDOR_NAMES);
-        }
         if let Some(version) = dialect.version_header() {
             client = client.with_default_header("anthropic-version", version);
         }

@@ -12,9 +12,6 @@ mod frames;
 pub(crate) use body::{body, counted_body};
 pub(crate) use frames::BedrockFrames;
 
-/// Names redacted from error messages, besides those of the model's vendor.
-pub(crate) const VENDOR_NAMES: [&str; 3] = ["amazon", "aws", "bedrock"];
-
 /// The path of a call.
 pub(crate) fn invoke_path(model: &str, is_stream: bool) -> String {
     let action = if is_stream {
