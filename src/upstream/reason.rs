@@ -108,13 +108,18 @@ impl Redactor {
             .or(Some(&error))
             .and_then(Value::as_str)?;
         let model = upstream_model.to_lowercase();
+        let (model, has_account) = match resource_in(&model) {
+            Some(resource) => (resource, true),
+            None => (model.as_str(), false),
+        };
         let clean = |word: &str| {
             let lower = word.to_lowercase();
             let is_redacted = self.redacted.iter().any(|name| has_name(&lower, name))
-                || self.reveals_secret(&lower);
+                || self.reveals_secret(&lower)
+                || has_account && names_account(&lower);
             if is_redacted || lower.contains("://") || looks_secret(word) {
                 REDACTED.to_owned()
-            } else if names_model(&lower, &model) {
+            } else if names_model(&lower, model) {
                 format!("`{requested_model}`")
             } else {
                 word.chars().filter(|c| !c.is_control()).collect()
@@ -151,6 +156,16 @@ fn is_of_aws(provider: &RemoteProvider) -> bool {
 fn names_account(text: &str) -> bool {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
     text.contains("arn:aws") || numbers.any(|number| number.len() == ACCOUNT_DIGITS)
+}
+
+/// The name of the resource in an ARN, in lower case: `name` of `arn:aws:bedrock:REGION:ACCOUNT:inference-profile/name`.
+/// The parts before it are no names of a model, and `arn` is in many words.
+fn resource_in(arn: &str) -> Option<&str> {
+    let parts = arn.strip_prefix("arn:")?;
+    let resource = parts.splitn(5, ':').nth(4)?;
+    // Some services write `kind:name` instead of `kind/name`.
+    let named = resource.rsplit_once('/').or(resource.split_once(':'));
+    Some(named.map_or(resource, |(_, name)| name))
 }
 
 /// Whether a word has a name in it. A short name has to begin where the word or a part of it begins: `draws` does not
@@ -406,6 +421,36 @@ mod tests {
         }
         let other = Redactor::with("https://api.vendor.com/v1", []);
         assert!(!other.reveals_secret("Account 123456789012."));
+    }
+
+    #[test]
+    fn the_model_of_an_arn_is_its_resource() {
+        let redactor = Redactor::with("https://api.vendor.com/v1", []);
+        for (arn, named) in [
+            (
+                "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/a1b2c3d4",
+                "a1b2c3d4",
+            ),
+            (
+                "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-v2:1",
+                "anthropic.claude-v2:1",
+            ),
+            (
+                "arn:aws:sagemaker:us-east-1:123456789012:endpoint:mine-7",
+                "mine-7",
+            ),
+        ] {
+            let message = format!(
+                "Learn: a warning draws near the profile or endpoint, {named} ({arn}) of 123456789012"
+            );
+            let body = json!({ "message": message }).to_string();
+            let reason = redactor.public_reason(400, body.as_bytes(), arn, "svc-pro");
+            assert_eq!(
+                reason.unwrap(),
+                "Learn: a warning draws near the profile or endpoint, `svc-pro` [...] of [...]",
+                "{arn}"
+            );
+        }
     }
 
     #[test]
