@@ -21,7 +21,7 @@ use crate::{
 
 const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
 /// Betas that Bedrock documents. It refuses a call with any other one, and clients ask for those of Anthropic's own API.
-const KNOWN_BETAS: [&str; 11] = [
+const BEDROCK_BETAS: [&str; 11] = [
     "computer-use-2024-10-22",
     "computer-use-2025-01-24",
     "token-efficient-tools-2025-02-19",
@@ -33,6 +33,17 @@ const KNOWN_BETAS: [&str; 11] = [
     "effort-2025-11-24",
     "tool-search-tool-2025-10-19",
     "tool-examples-2025-10-29",
+];
+/// Betas that Vertex AI has. It refuses a call with any other one too.
+const VERTEX_BETAS: [&str; 8] = [
+    "computer-use-2025-01-24",
+    "computer-use-2025-11-24",
+    "interleaved-thinking-2025-05-14",
+    "context-1m-2025-08-07",
+    "context-management-2025-06-27",
+    "tool-search-tool-2025-10-19",
+    "web-search-2025-03-05",
+    "compact-2026-01-12",
 ];
 const GEMINI_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
@@ -91,8 +102,9 @@ pub(crate) fn provider(mut section: Section, environment: &Environment) -> Provi
         section.mistake("auth", message);
     }
     let betas = match dialect {
-        Dialect::Bedrock => betas(&mut section),
-        Dialect::Anthropic | Dialect::Vertex => Vec::new(),
+        Dialect::Bedrock => betas(&mut section, &BEDROCK_BETAS),
+        Dialect::Vertex => betas(&mut section, &VERTEX_BETAS),
+        Dialect::Anthropic => Vec::new(),
     };
     let api_keys = api_keys(&mut section, environment);
     let timeouts = timeouts(&mut section, Timeouts::default());
@@ -150,11 +162,11 @@ fn base_url(section: &mut Section, known: Option<String>) -> Option<String> {
     }
 }
 
-/// The beta features that Bedrock gets: those that are set, or those that it documents.
-fn betas(section: &mut Section) -> Vec<String> {
+/// The beta features that a cloud gets: those that are set, or those that it is known to have.
+fn betas(section: &mut Section, known: &[&str]) -> Vec<String> {
     let expected = "a list of beta features, e.g. `[\"context-1m-2025-08-07\"]`";
     let set = section.texts("betas", expected);
-    set.unwrap_or_else(|| KNOWN_BETAS.map(str::to_owned).to_vec())
+    set.unwrap_or_else(|| known.iter().map(|beta| (*beta).to_owned()).collect())
 }
 
 /// Whose form of the Messages API it is: that of the cloud whose host or identity it has, unless the section says

@@ -7,27 +7,38 @@ use serde_json::Value;
 
 use crate::{
     base::keys::Secret,
-    config::{Identity, RemoteProvider},
+    config::{Dialect, Identity, RemoteProvider},
     wire::error::CONTEXT_OVERFLOW,
 };
 
 /// A longer message is truncated to this many words.
 const MAX_WORDS: usize = 60;
 const REDACTED: &str = "[...]";
+/// Names of AWS, redacted where requests go there, whatever the kind of the provider is.
+const AWS_NAMES: [&str; 3] = ["amazon", "aws", "bedrock"];
+/// Digits of an account's number at AWS.
+const ACCOUNT_DIGITS: usize = 12;
 
 /// Removes from error messages what identifies the provider, and its API keys.
 pub(crate) struct Redactor {
-    /// Names and keys in lower case; a word that contains one of them is replaced.
+    /// Names in lower case; a word that contains one of them is replaced.
     redacted: Vec<String>,
-    /// Those of them that nobody but the operator knows: keys, accounts and projects.
+    /// The same for what nobody but the operator knows: keys, accounts and projects.
     secrets: Vec<String>,
+    /// Whether names and numbers of accounts at AWS are secrets too. A role's are in none of our settings.
+    hides_accounts: bool,
 }
 
 impl Redactor {
     pub(crate) fn new(provider: &RemoteProvider) -> Self {
         let keys = provider.api_keys.iter().map(Secret::reveal);
         let names = provider.identity.iter().flat_map(Identity::names);
-        Self::with(&provider.base_url, keys.chain(names))
+        let mut redactor = Self::with(&provider.base_url, keys.chain(names));
+        if is_of_aws(provider) {
+            redactor.hides_accounts = true;
+            redactor.redact_also(&AWS_NAMES);
+        }
+        redactor
     }
 
     /// `secrets` are the keys and what names the operator's account.
@@ -54,8 +65,9 @@ impl Redactor {
         let redacted = [Some(host), vendor].into_iter().flatten();
         let redacted = redacted.filter(|name| !name.is_empty());
         Self {
-            redacted: redacted.chain(secrets.iter().cloned()).collect(),
+            redacted: redacted.collect(),
             secrets,
+            hides_accounts: false,
         }
     }
 
@@ -70,6 +82,7 @@ impl Redactor {
     pub(crate) fn reveals_secret(&self, message: &str) -> bool {
         let message = message.to_lowercase();
         self.secrets.iter().any(|secret| message.contains(secret))
+            || self.hides_accounts && names_account(&message)
     }
 
     /// The redacted message of an error body, if it is about the caller's request.
@@ -95,12 +108,18 @@ impl Redactor {
             .or(Some(&error))
             .and_then(Value::as_str)?;
         let model = upstream_model.to_lowercase();
+        let (model, has_account) = match resource_in(&model) {
+            Some(resource) => (resource, true),
+            None => (model.as_str(), false),
+        };
         let clean = |word: &str| {
             let lower = word.to_lowercase();
-            let is_redacted = self.redacted.iter().any(|name| lower.contains(name));
+            let is_redacted = self.redacted.iter().any(|name| has_name(&lower, name))
+                || self.reveals_secret(&lower)
+                || has_account && names_account(&lower);
             if is_redacted || lower.contains("://") || looks_secret(word) {
                 REDACTED.to_owned()
-            } else if names_model(&lower, &model) {
+            } else if names_model(&lower, model) {
                 format!("`{requested_model}`")
             } else {
                 word.chars().filter(|c| !c.is_control()).collect()
@@ -120,6 +139,40 @@ impl Redactor {
         }
         (!reason.is_empty()).then_some(reason)
     }
+}
+
+/// Whether requests go to AWS: they are signed, or have a key of Bedrock.
+fn is_of_aws(provider: &RemoteProvider) -> bool {
+    const DOMAINS: [&str; 3] = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
+    let uri: Option<axum::http::Uri> = provider.base_url.parse().ok();
+    let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default();
+    let host = host.to_lowercase();
+    matches!(provider.identity, Some(Identity::Aws(_)))
+        || provider.dialect == Dialect::Bedrock
+        || DOMAINS.iter().any(|domain| host.ends_with(domain))
+}
+
+/// Whether a text in lower case has the name of a resource at AWS, in which the account is, or its number alone.
+fn names_account(text: &str) -> bool {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    text.contains("arn:aws") || numbers.any(|number| number.len() == ACCOUNT_DIGITS)
+}
+
+/// The name of the resource in an ARN, in lower case: `name` of `arn:aws:bedrock:REGION:ACCOUNT:inference-profile/name`.
+/// The parts before it are no names of a model, and `arn` is in many words.
+fn resource_in(arn: &str) -> Option<&str> {
+    let parts = arn.strip_prefix("arn:")?;
+    let resource = parts.splitn(5, ':').nth(4)?;
+    // Some services write `kind:name` instead of `kind/name`.
+    let named = resource.rsplit_once('/').or(resource.split_once(':'));
+    Some(named.map_or(resource, |(_, name)| name))
+}
+
+/// Whether a word has a name in it. A short name has to begin where the word or a part of it begins: `draws` does not
+/// name `aws`.
+fn has_name(word: &str, name: &str) -> bool {
+    let mut places = word.match_indices(name);
+    places.any(|(at, _)| name.len() > 3 || !word[..at].ends_with(char::is_alphabetic))
 }
 
 /// The project of a cloud in the path of its URLs: `/v1/projects/NAME/locations/…`.
@@ -257,6 +310,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::{Aws, AwsSource, ProviderKind, Quirks, Reuse, Timeouts};
 
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
@@ -315,6 +369,103 @@ mod tests {
             "The model's maximum context length is exceeded: The input token count (9000) exceeds the \
              maximum number of tokens allowed (8192).",
         );
+    }
+
+    fn provider(kind: ProviderKind, base_url: &str, identity: Option<Identity>) -> RemoteProvider {
+        RemoteProvider {
+            kind,
+            dialect: Dialect::default(),
+            betas: Vec::new(),
+            base_url: base_url.into(),
+            api_keys: Vec::new(),
+            identity,
+            timeouts: Timeouts::default(),
+            reuse: Reuse::Pooled,
+            quirks: Quirks::default(),
+        }
+    }
+
+    /// A provider at AWS whose credentials are those of the machine, so that no setting has the account.
+    fn at_aws(kind: ProviderKind) -> Redactor {
+        let identity = Identity::Aws(Aws {
+            region: "eu-central-1".into(),
+            source: AwsSource::Machine {
+                url: "http://169.254.169.254".into(),
+            },
+        });
+        Redactor::new(&provider(kind, "http://127.0.0.1:9/v1", Some(identity)))
+    }
+
+    #[test]
+    fn accounts_of_aws_are_secrets() {
+        for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic] {
+            let redactor = at_aws(kind);
+            for message in [
+                "User: arn:aws:sts::123456789012:assumed-role/gateway/i-1 may not do it",
+                "The profile 'ARN:AWS-CN:bedrock:cn-north-1::x' is wrong",
+                "Account 123456789012.",
+            ] {
+                assert!(redactor.reveals_secret(message), "{message}");
+            }
+            for message in ["messages.0: wrong", "1234567890123 is more than 8192"] {
+                assert!(!redactor.reveals_secret(message), "{message}");
+            }
+            let body = json!({ "message":
+                "Amazon Bedrock (AWS) draws on arn:aws:iam::123456789012:role/x of 123456789012: max_tokens" });
+            let reason =
+                redactor.public_reason(400, body.to_string().as_bytes(), "gpt-9o", "svc-pro");
+            assert_eq!(
+                reason.unwrap(),
+                "[...] [...] [...] draws on [...] of [...] max_tokens"
+            );
+        }
+        let other = Redactor::with("https://api.vendor.com/v1", []);
+        assert!(!other.reveals_secret("Account 123456789012."));
+    }
+
+    #[test]
+    fn the_model_of_an_arn_is_its_resource() {
+        let redactor = Redactor::with("https://api.vendor.com/v1", []);
+        for (arn, named) in [
+            (
+                "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/a1b2c3d4",
+                "a1b2c3d4",
+            ),
+            (
+                "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-v2:1",
+                "anthropic.claude-v2:1",
+            ),
+            (
+                "arn:aws:sagemaker:us-east-1:123456789012:endpoint:mine-7",
+                "mine-7",
+            ),
+        ] {
+            let message = format!(
+                "Learn: a warning draws near the profile or endpoint, {named} ({arn}) of 123456789012"
+            );
+            let body = json!({ "message": message }).to_string();
+            let reason = redactor.public_reason(400, body.as_bytes(), arn, "svc-pro");
+            assert_eq!(
+                reason.unwrap(),
+                "Learn: a warning draws near the profile or endpoint, `svc-pro` [...] of [...]",
+                "{arn}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_provider_is_at_aws_by_its_host_too() {
+        for (url, expected) in [
+            (
+                "https://bedrock-runtime.eu-central-1.amazonaws.com/openai/v1",
+                true,
+            ),
+            ("https://bedrock-mantle.us-east-2.API.aws/v1", true),
+            ("https://amazonaws.com.example.com/v1", false),
+        ] {
+            let provider = provider(ProviderKind::OpenAi, url, None);
+            assert_eq!(is_of_aws(&provider), expected, "{url}");
+        }
     }
 
     #[test]

@@ -139,6 +139,25 @@ async fn a_mistake_is_reported_in_bedrocks_words() {
     assert_ne!(refused.status, 400, "{}", refused.body);
 }
 
+/// A caller of the provider's own API gets the provider's words, but not the operator's account.
+#[tokio::test]
+async fn the_operators_account_is_shown_to_nobody() {
+    let (gateway, bedrock) = start().await;
+    for why in [
+        "Profile arn:aws:bedrock:eu-central-1:123456789012:inference-profile/x does not take max_tokens",
+        "The quota of 123456789012 does not allow these max_tokens",
+    ] {
+        bedrock.play(vec![Step::Send(failure(400, "ValidationException", why))]);
+        let refused = gateway.message(&writing(json!({ "model": OWN }))).await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        let shown = refused.message_error()["message"].to_string();
+        assert!(shown.contains("max_tokens"), "{shown}");
+        for hidden in ["123456789012", "arn:", "inference-profile"] {
+            assert!(!shown.contains(hidden), "{shown}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn bedrock_counts_tokens() {
     use base64::{Engine as _, prelude::BASE64_STANDARD};

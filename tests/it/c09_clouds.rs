@@ -95,6 +95,10 @@ async fn claude_on_vertex_has_paths_and_a_version_of_its_own() {
 const OWN: &str = "[[models]]\nid = \"own\"\nidentity_prompt = false\nbuiltin_tools = false\ninput = \"1.00\"\n\
     output = \"5.00\"\n[[deployments]]\nmodel = \"own\"\nprovider = \"cloud\"\nupstream_model = \"claude-9@20260101\"\n";
 
+/// What a coding agent asks for: some of it is known to Anthropic's own API alone.
+const BETAS: &str = "claude-code-20250219, context-1m-2025-08-07, interleaved-thinking-2025-05-14, \
+    prompt-caching-scope-2026-01-05, effort-2025-11-24";
+
 #[tokio::test]
 async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
     let cloud = Cloud::google("anthropic", CLAUDE, OWN).await;
@@ -104,7 +108,7 @@ async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
         let body = writing(json!({ "model": "own", "x_new": 1.0 }));
         let request = cloud.gateway.request(Method::POST, path).json(&body);
         let request = request.header("anthropic-version", "2023-06-01");
-        let request = request.header("anthropic-beta", "context-1m-2025-08-07, other-1");
+        let request = request.header("anthropic-beta", BETAS);
         answer(request).await
     };
     let answer = send(PATH).await;
@@ -118,12 +122,13 @@ async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
     );
     assert_eq!(
         sent.body["anthropic_beta"],
-        json!(["context-1m-2025-08-07", "other-1"])
+        json!(["context-1m-2025-08-07", "interleaved-thinking-2025-05-14"])
     );
     assert_eq!(sent.body["x_new"], json!(1.0));
     assert_eq!(sent.body.get("model"), None);
     assert_eq!(sent.header("anthropic-version"), None);
-    assert_eq!(sent.header("anthropic-beta"), Some("other-1"));
+    let in_header = Some("interleaved-thinking-2025-05-14");
+    assert_eq!(sent.header("anthropic-beta"), in_header);
     assert!(target(&cloud.api).ends_with("/models/claude-9@20260101:rawPredict"));
 
     cloud.api.answer_json(200, &json!({ "input_tokens": 17 }));
@@ -132,7 +137,42 @@ async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
     let sent = cloud.api.received().pop().unwrap();
     assert!(target(&cloud.api).ends_with("/publishers/anthropic/models/count-tokens:rawPredict"));
     assert_eq!(sent.body["model"], "claude-9@20260101");
+    assert_eq!(
+        sent.body["anthropic_beta"],
+        json!(["context-1m-2025-08-07", "interleaved-thinking-2025-05-14"])
+    );
     assert_eq!(sent.header("anthropic-beta"), None);
+}
+
+/// A feature that Vertex AI does not have would be a 400, so the operator decides which it gets.
+#[tokio::test]
+async fn the_betas_of_vertex_can_be_set() {
+    for (betas, expected) in [
+        ("[\"prompt-caching-scope-2026-01-05\"]", true),
+        ("[]", false),
+    ] {
+        let api = FakeUpstream::start().await;
+        let provider = format!(
+            "[providers.cloud]\nkind = \"anthropic\"\ndialect = \"vertex\"\nbetas = {betas}\n\
+             base_url = \"http://{}/v1\"\napi_key_env = \"PROVIDER_KEY\"\n\
+             [[deployments]]\nmodel = \"{}\"\nprovider = \"cloud\"\nupstream_model = \"claude-9@20260101\"\n",
+            api.address,
+            anthropic::OWN,
+        );
+        let gateway = anthropic::start_own(&provider).await;
+        let said = message(json!([anthropic::text("Hello")]), "end_turn");
+        api.answer_json(200, &said);
+        let body = writing(json!({ "model": anthropic::OWN }));
+        let request = gateway.request(Method::POST, PATH).json(&body);
+        answer(request.header("anthropic-beta", BETAS))
+            .await
+            .assert_ok();
+        let sent = api.received().pop().unwrap();
+        let beta = "prompt-caching-scope-2026-01-05";
+        assert_eq!(sent.header("anthropic-beta"), expected.then_some(beta));
+        let in_body = expected.then(|| json!([beta]));
+        assert_eq!(sent.body.get("anthropic_beta"), in_body.as_ref());
+    }
 }
 
 /// A caller of the provider's own API gets the provider's words, but not the operator's project.

@@ -42,30 +42,43 @@ impl Dialect {
         }
     }
 
-    /// How a body for this model says its version and the model. One for Bedrock is rewritten after that.
-    pub(super) fn naming(self, model: &str) -> Naming<'_> {
+    /// How a body for this model says its version, the beta features and the model. One for Bedrock is rewritten after
+    /// that.
+    pub(super) fn naming<'a>(self, model: &'a str, betas: &'a [&'a str]) -> Naming<'a> {
         match self {
             Self::Anthropic | Self::Bedrock => Naming::Model(model),
-            Self::Vertex => Naming::Version(VERTEX_VERSION, None),
+            Self::Vertex => Naming::Version {
+                version: VERTEX_VERSION,
+                model: None,
+                betas,
+            },
         }
     }
 
     /// Like [`naming`](Self::naming), where the path does not have the model.
-    pub(super) fn naming_to_count(self, model: &str) -> Naming<'_> {
+    pub(super) fn naming_to_count<'a>(self, model: &'a str, betas: &'a [&'a str]) -> Naming<'a> {
         match self {
             Self::Anthropic | Self::Bedrock => Naming::Model(model),
-            Self::Vertex => Naming::Version(VERTEX_VERSION, Some(model)),
+            Self::Vertex => Naming::Version {
+                version: VERTEX_VERSION,
+                model: Some(model),
+                betas,
+            },
         }
     }
 
-    /// The header lines of a caller's own request.
-    pub(super) fn lines(self, headers: &NativeHeaders) -> Cow<'_, str> {
+    /// The header lines of a caller's own request. `betas` are the beta features that a cloud gets.
+    pub(super) fn lines<'a>(self, headers: &'a NativeHeaders, betas: &[&str]) -> Cow<'a, str> {
         match self {
             Self::Anthropic => headers.lines().into(),
             // Vertex AI knows most beta features by the header alone, and refuses requests that have this one there.
-            Self::Vertex => headers
-                .beta_lines(|beta| !beta.starts_with("context-1m-"))
-                .into(),
+            Self::Vertex => {
+                let sent = betas.iter().copied();
+                let sent: Vec<_> = sent
+                    .filter(|beta| !beta.starts_with("context-1m-"))
+                    .collect();
+                NativeHeaders::beta_lines(&sent).into()
+            }
             Self::Bedrock => "".into(),
         }
     }

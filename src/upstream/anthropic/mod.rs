@@ -44,7 +44,7 @@ const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 pub struct Anthropic {
     client: Client,
     dialect: Dialect,
-    /// The beta features that Bedrock gets.
+    /// The beta features that a cloud gets.
     betas: Vec<String>,
 }
 
@@ -56,9 +56,6 @@ impl Anthropic {
             Dialect::Bedrock => KeyHeader::BEARER,
         };
         let mut client = Client::new(config, key_header)?.redacting(&VENDOR_NAMES);
-        if dialect == Dialect::Bedrock {
-            client = client.redacting(&bedrock::VENDOR_NAMES);
-        }
         if let Some(version) = dialect.version_header() {
             client = client.with_default_header("anthropic-version", version);
         }
@@ -118,7 +115,7 @@ impl Anthropic {
         model: &str,
         stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let mut body = request::write(call, self.dialect.naming(model), stream);
+        let mut body = request::write(call, self.dialect.naming(model, &[]), stream);
         if self.dialect == Dialect::Bedrock {
             body = bedrock::body(&body, &[], &self.betas)?;
         }
@@ -134,13 +131,13 @@ impl Anthropic {
         model: &str,
         stream: bool,
     ) -> Result<Response, UpstreamError> {
-        let naming = self.dialect.naming(model);
+        let betas = native.headers().betas_in(&self.betas);
+        let naming = self.dialect.naming(model, &betas);
         let mut body = native.body(naming, &call.user, call.budget.max_tokens);
         if self.dialect == Dialect::Bedrock {
-            let asked: Vec<_> = native.headers().betas().collect();
-            body = bedrock::body(&body, &asked, &self.betas)?;
+            body = bedrock::body(&body, &betas, &self.betas)?;
         }
-        let lines = self.dialect.lines(native.headers());
+        let lines = self.dialect.lines(native.headers(), &betas);
         let path = self.dialect.messages(model, stream);
         let sending = self.client.post_native(&path, body, &lines, call, model);
         sending.await
@@ -153,22 +150,36 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let naming = self.dialect.naming_to_count(model);
-        let body = native.body(naming, &call.user, None);
+        let body = self.body_to_count(native, call, model)?;
         let path = self.dialect.count(model);
         if self.dialect == Dialect::Bedrock {
-            let asked: Vec<_> = native.headers().betas().collect();
-            let body = bedrock::counted_body(&body, &asked, &self.betas)?;
             // Not every model has a count there, so a refusal says nothing about the request.
-            let counting = self
-                .client
-                .post(&path, bedrock::count_body(&body), call, model);
+            let counting = self.client.post(&path, body, call, model);
             return bedrock::read_count(&counting.await?.json().await?);
         }
         let lines = self.dialect.lines_to_count(native.headers());
         let counting = self.client.post_native(&path, body, lines, call, model);
         let body = counting.await?.json().await?;
         answer::read_count(&body)
+    }
+
+    /// The body of a request that counts tokens. The bodies that it is made of are gone when it is sent: memory is
+    /// reserved for one that is forwarded.
+    fn body_to_count(
+        &self,
+        native: &NativeRequest,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Vec<u8>, UpstreamError> {
+        let betas = native.headers().betas_in(&self.betas);
+        let naming = self.dialect.naming_to_count(model, &betas);
+        let body = native.body(naming, &call.user, None);
+        if self.dialect != Dialect::Bedrock {
+            return Ok(body);
+        }
+        let counted = bedrock::counted_body(&body, &betas, &self.betas)?;
+        drop(body);
+        Ok(bedrock::count_body(&counted))
     }
 
     /// Lists the provider's models, which is free of charge.

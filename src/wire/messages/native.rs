@@ -54,19 +54,23 @@ impl NativeHeaders {
         &self.lines
     }
 
-    /// The beta features that the caller asks for, one by one.
-    pub(crate) fn betas(&self) -> impl Iterator<Item = &str> {
-        self.betas.iter().map(String::as_str)
+    /// The beta features that the caller asks for and that are allowed, each once.
+    pub(crate) fn betas_in(&self, allowed: &[String]) -> Vec<&str> {
+        let mut chosen: Vec<&str> = Vec::new();
+        for beta in &self.betas {
+            if allowed.contains(beta) && !chosen.contains(&beta.as_str()) {
+                chosen.push(beta.as_str());
+            }
+        }
+        chosen
     }
 
-    /// The header line with those beta features for which `is_sent`, without the version; empty if there are none.
-    pub(crate) fn beta_lines(&self, is_sent: impl Fn(&str) -> bool) -> String {
-        let sent = self.betas.iter().map(String::as_str);
-        let sent: Vec<_> = sent.filter(|beta| is_sent(beta)).collect();
-        if sent.is_empty() {
+    /// The header line with these beta features, without the version; empty if there are none.
+    pub(crate) fn beta_lines(betas: &[&str]) -> String {
+        if betas.is_empty() {
             return String::new();
         }
-        format!("{BETA}: {}\r\n", sent.join(","))
+        format!("{BETA}: {}\r\n", betas.join(","))
     }
 }
 
@@ -75,8 +79,13 @@ impl NativeHeaders {
 #[serde(into = "NamingFields<'a>")]
 pub(crate) enum Naming<'a> {
     Model(&'a str),
-    /// With the version of the API, as the clouds want it; most of them have the model in the path.
-    Version(&'static str, Option<&'a str>),
+    /// With the version of the API, as the clouds want it; most of them have the model in the path. The beta features
+    /// of a caller's own request are in the body too.
+    Version {
+        version: &'static str,
+        model: Option<&'a str>,
+        betas: &'a [&'a str],
+    },
 }
 
 #[derive(Serialize)]
@@ -84,18 +93,28 @@ struct NamingFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     anthropic_version: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    anthropic_beta: Option<&'a [&'a str]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
 }
 
 impl<'a> From<Naming<'a>> for NamingFields<'a> {
     fn from(naming: Naming<'a>) -> Self {
-        let (anthropic_version, model) = match naming {
-            Naming::Model(model) => (None, Some(model)),
-            Naming::Version(version, model) => (Some(version), model),
-        };
-        Self {
-            anthropic_version,
-            model,
+        match naming {
+            Naming::Model(model) => Self {
+                anthropic_version: None,
+                anthropic_beta: None,
+                model: Some(model),
+            },
+            Naming::Version {
+                version,
+                model,
+                betas,
+            } => Self {
+                anthropic_version: Some(version),
+                anthropic_beta: (!betas.is_empty()).then_some(betas),
+                model,
+            },
         }
     }
 }
@@ -191,18 +210,21 @@ impl NativeRequest {
 
     /// What replaces the model.
     fn named(&self, naming: Naming<'_>) -> (Range<usize>, String) {
-        let (version, model) = match naming {
+        let (version, model, betas) = match naming {
             Naming::Model(model) => return (self.model.clone(), quoted(model)),
-            Naming::Version(version, model) => (version, model),
+            Naming::Version {
+                version,
+                model,
+                betas,
+            } => (version, model, betas),
         };
         // The key is replaced too. It is the text before the value, and has no quotation mark in it.
         let mut marks = (0..self.model.start).rev();
         let mut mark = || marks.find(|at| self.body[*at] == b'"');
         let start = mark().and_then(|_| mark()).unwrap_or(self.model.start);
         let mut member = format!("\"anthropic_version\":{}", quoted(version));
-        if !self.headers.betas.is_empty() {
-            let betas = self.headers.betas.iter();
-            let betas: Vec<_> = betas.map(|beta| quoted(beta)).collect();
+        if !betas.is_empty() {
+            let betas: Vec<_> = betas.iter().map(|beta| quoted(beta)).collect();
             member.extend([",\"anthropic_beta\":[", &betas.join(","), "]"]);
         }
         if let Some(model) = model {
@@ -362,9 +384,12 @@ mod tests {
     fn a_cloud_gets_the_version_in_place_of_the_model() {
         let version = "vertex-2023-10-16";
         let of = |body: &'static str, model, betas: &[&str]| {
-            let mut request = request(body);
-            request.headers.betas = betas.iter().map(|beta| (*beta).to_owned()).collect();
-            let body = request.body(Naming::Version(version, model), "acct_1", None);
+            let naming = Naming::Version {
+                version,
+                model,
+                betas,
+            };
+            let body = request(body).body(naming, "acct_1", None);
             String::from_utf8(body).unwrap()
         };
         assert_eq!(
@@ -406,15 +431,26 @@ mod tests {
         );
         headers.insert(VERSION, "2026-10-21".parse().unwrap());
         headers.append(BETA, "a,b".parse().unwrap());
-        headers.append(BETA, "c".parse().unwrap());
+        headers.append(BETA, "c, a".parse().unwrap());
         assert_eq!(
             NativeHeaders::of(&headers).lines(),
-            "anthropic-version: 2026-10-21\r\nanthropic-beta: a,b\r\nanthropic-beta: c\r\n"
+            "anthropic-version: 2026-10-21\r\nanthropic-beta: a,b\r\nanthropic-beta: c, a\r\n"
         );
+    }
+
+    #[test]
+    fn beta_features_that_are_not_allowed_are_left_out() {
+        let mut headers = HeaderMap::new();
+        headers.append(BETA, "a,b".parse().unwrap());
+        headers.append(BETA, "c, a".parse().unwrap());
+        let headers = NativeHeaders::of(&headers);
+        let allowed = ["c", "a", "d"].map(str::to_owned);
+        assert_eq!(headers.betas_in(&allowed), ["a", "c"]);
+        assert!(headers.betas_in(&[]).is_empty());
         assert_eq!(
-            NativeHeaders::of(&headers).beta_lines(|beta| beta != "b"),
+            NativeHeaders::beta_lines(&["a", "c"]),
             "anthropic-beta: a,c\r\n"
         );
-        assert_eq!(NativeHeaders::of(&headers).beta_lines(|_| false), "");
+        assert_eq!(NativeHeaders::beta_lines(&[]), "");
     }
 }

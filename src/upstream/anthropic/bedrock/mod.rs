@@ -12,9 +12,6 @@ mod frames;
 pub(crate) use body::{body, counted_body};
 pub(crate) use frames::BedrockFrames;
 
-/// Names redacted from error messages, besides those of the model's vendor.
-pub(crate) const VENDOR_NAMES: [&str; 3] = ["amazon", "aws", "bedrock"];
-
 /// The path of a call.
 pub(crate) fn invoke_path(model: &str, is_stream: bool) -> String {
     let action = if is_stream {
@@ -36,8 +33,15 @@ pub(crate) fn count_path(model: &str) -> String {
 
 /// The body of a request that counts the tokens of a call with this body.
 pub(crate) fn count_body(invoke: &[u8]) -> Vec<u8> {
-    let invoke = STANDARD.encode(invoke);
-    format!(r#"{{"input":{{"invokeModel":{{"body":"{invoke}"}}}}}}"#).into_bytes()
+    const START: &str = r#"{"input":{"invokeModel":{"body":""#;
+    const END: &str = r#""}}}"#;
+    // Bodies are large: the text is written where it belongs, and its memory is taken once.
+    let length = START.len() + invoke.len().div_ceil(3) * 4 + END.len();
+    let mut body = String::with_capacity(length);
+    body.push_str(START);
+    STANDARD.encode_string(invoke, &mut body);
+    body.push_str(END);
+    body.into_bytes()
 }
 
 /// Parses the response to a request that counts tokens.
@@ -81,5 +85,13 @@ mod tests {
         assert_eq!(body, br#"{"input":{"invokeModel":{"body":"e30="}}}"#);
         assert_eq!(read_count(br#"{"inputTokens":7}"#).unwrap(), 7);
         assert!(read_count(br#"{"input_tokens":7}"#).is_err());
+    }
+
+    #[test]
+    fn a_body_to_be_counted_takes_its_memory_once() {
+        for length in [0, 1, 2, 3, 100_000] {
+            let body = count_body(&vec![b'x'; length]);
+            assert_eq!(body.len(), body.capacity(), "{length}");
+        }
     }
 }
