@@ -296,7 +296,7 @@ pub enum ProviderKind {
 pub struct RemoteProvider {
     pub kind: ProviderKind,
     pub dialect: Dialect,
-    /// The beta features that Bedrock gets, and no others.
+    /// The beta features that a cloud gets, and no others.
     pub betas: Vec<String>,
     pub base_url: String,
     /// Used round-robin; none if there is an identity.

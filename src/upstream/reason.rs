@@ -389,6 +389,7 @@ mod tests {
     fn at_aws(kind: ProviderKind) -> Redactor {
         let identity = Identity::Aws(Aws {
             region: "eu-central-1".into(),
+            service: "bedrock",
             source: AwsSource::Machine {
                 url: "http://169.254.169.254".into(),
             },
