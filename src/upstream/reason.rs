@@ -23,7 +23,7 @@ const ACCOUNT_DIGITS: usize = 12;
 pub(crate) struct Redactor {
     /// Names in lower case; a word that contains one of them is replaced.
     redacted: Vec<String>,
-    /// The same for what nobody but the operator knows: keys, accounts and projects.
+    /// What is redacted because the operator alone knows it: keys, accounts and projects.
     secrets: Vec<String>,
     /// Whether names and numbers of accounts at AWS are secrets too. A role's are in none of our settings.
     hides_accounts: bool,

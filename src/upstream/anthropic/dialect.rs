@@ -83,7 +83,7 @@ impl Dialect {
         }
     }
 
-    /// The same for counting, for which Vertex AI knows fewer features in the header.
+    /// The header lines of a request that counts tokens, for which Vertex AI knows fewer features.
     pub(super) fn lines_to_count(self, headers: &NativeHeaders) -> &str {
         match self {
             Self::Anthropic => headers.lines(),

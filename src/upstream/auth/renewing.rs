@@ -1,8 +1,8 @@
 //! A value that ends, such as a token: fetched when it is first needed, and renewed before its end.
 //!
 //! Requests wait only while there is no valid value; however many wait, there is one fetch. A request that finds the
-//! value close to its end starts the renewal and does not wait for it. A failed renewal disturbs nobody as long as the
-//! value is valid. After a failure there is a pause, in which requests without a value fail at once.
+//! value close to its end starts the renewal and does not wait for it. A failed renewal disturbs no request as long as
+//! the value is valid. After a failure there is a pause, in which requests without a value fail at once.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -241,7 +241,7 @@ pub async fn metadata_service(seconds: i64) -> FakeUpstream {
 /// When credentials end, by their access key IDs.
 pub type Ends = Arc<Mutex<HashMap<String, time::OffsetDateTime>>>;
 
-/// The same, which notes the ends.
+/// A metadata service that notes when its credentials end.
 pub async fn metadata_service_with(seconds: i64, ends: Ends) -> FakeUpstream {
     let service = FakeUpstream::start().await;
     let fetched = std::sync::atomic::AtomicUsize::new(0);

@@ -86,7 +86,7 @@ async fn many_that_wait_cause_one_fetch() {
     while test.begun() == 0 {
         tokio::task::yield_now().await;
     }
-    // One that waits goes away, and even the one that was first would take nobody with it.
+    // A waiting request goes away. Even the first one, which began the fetch, would not end it.
     waiting[0].abort();
     test.let_one_through();
     for (number, waiting) in waiting.into_iter().enumerate() {
