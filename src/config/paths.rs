@@ -53,7 +53,9 @@ fn each_path(node: &mut Node, path: &mut Vec<String>, each: &mut impl FnMut(&[St
                 if is_path(path) {
                     match &mut inner.value {
                         Value::List(items) => {
-                            items.iter_mut().for_each(|item| each(path, item));
+                            for item in items {
+                                each(path, item);
+                            }
                         }
                         _ => each(path, inner),
                     }

@@ -104,14 +104,14 @@ async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
     let cloud = Cloud::google("anthropic", CLAUDE, OWN).await;
     let said = message(json!([anthropic::text("Hello")]), "end_turn");
     cloud.api.answer_json(200, &said);
-    let send = async |path: &str| {
+    let ask = async |path: &str| {
         let body = writing(json!({ "model": "own", "x_new": 1.0 }));
         let request = cloud.gateway.request(Method::POST, path).json(&body);
         let request = request.header("anthropic-version", "2023-06-01");
         let request = request.header("anthropic-beta", BETAS);
         answer(request).await
     };
-    let answer = send(PATH).await;
+    let answer = ask(PATH).await;
     assert_eq!(answer.assert_ok()["model"], "own");
     let sent = cloud.api.received().pop().unwrap();
     assert!(
@@ -132,7 +132,7 @@ async fn requests_of_the_messages_api_are_written_as_vertex_reads_them() {
     assert!(target(&cloud.api).ends_with("/models/claude-9@20260101:rawPredict"));
 
     cloud.api.answer_json(200, &json!({ "input_tokens": 17 }));
-    let counted = send(COUNT).await;
+    let counted = ask(COUNT).await;
     assert_eq!(counted.assert_ok()["input_tokens"], 17);
     let sent = cloud.api.received().pop().unwrap();
     assert!(target(&cloud.api).ends_with("/publishers/anthropic/models/count-tokens:rawPredict"));

@@ -81,15 +81,15 @@ fn operations_have_ids_of_their_own_and_tags_of_the_head() {
 
 const HEAD: (&str, &str) = (
     "head",
-    r##"{"info": {"title": "T"}, "responses_below": {"/": {"500": {"a": 1}}, "/b": {"500": {"b": 1}, "200": {}}}}"##,
+    r#"{"info": {"title": "T"}, "responses_below": {"/": {"500": {"a": 1}}, "/b": {"500": {"b": 1}, "200": {}}}}"#,
 );
 
 #[test]
 fn fragments_are_merged_and_what_is_unused_is_left_out() {
     let one = r##"{"paths": {"/a": {"get": {"responses": {"200": {"$ref": "#/components/responses/X"}}}}},
         "components": {"responses": {"X": {"of": "#/components/schemas/Y"}}}}"##;
-    let other = r##"{"paths": {"/b/c": {"get": {"responses": {"200": {"own": 1}}}}},
-        "components": {"schemas": {"Y": {}, "Z": {}}, "headers": {"H": {}}}}"##;
+    let other = r#"{"paths": {"/b/c": {"get": {"responses": {"200": {"own": 1}}}}},
+        "components": {"schemas": {"Y": {}, "Z": {}}, "headers": {"H": {}}}}"#;
     let document = assemble([HEAD, ("one", one), ("other", other)]).unwrap();
     assert_eq!(
         document["paths"].to_string(),

@@ -133,8 +133,10 @@ fn source(
     region: Option<&str>,
     environment: &Environment,
 ) -> Option<AwsSource> {
-    if let Some(keys) = written_keys(section, environment) {
-        return keys;
+    match written_keys(section, environment) {
+        Written::Nothing => {}
+        Written::Mistake => return None,
+        Written::Keys(keys) => return Some(keys),
     }
     let variable = |name| variable(environment, name);
     // The order of AWS's own libraries.
@@ -195,8 +197,14 @@ fn source(
     })
 }
 
-/// The access key of the section; `Some(None)` if it has a mistake.
-fn written_keys(section: &mut Section, environment: &Environment) -> Option<Option<AwsSource>> {
+/// What a section says of an access key.
+enum Written {
+    Nothing,
+    Mistake,
+    Keys(AwsSource),
+}
+
+fn written_keys(section: &mut Section, environment: &Environment) -> Written {
     const KEY: &str = "secret_access_key";
     const TOKEN: &str = "session_token";
     let is_written = |section: &Section, key: &str| {
@@ -216,7 +224,7 @@ fn written_keys(section: &mut Section, environment: &Environment) -> Option<Opti
     let key = secret(section, KEY, None, environment);
     let token = secret(section, TOKEN, None, environment);
     if !has_id && !has_key && !has_token {
-        return None;
+        return Written::Nothing;
     }
     if !has_id {
         let message = "is missing; `secret_access_key` and `session_token` belong to it";
@@ -226,14 +234,14 @@ fn written_keys(section: &mut Section, environment: &Environment) -> Option<Opti
         let message = "needs `secret_access_key_file` or `secret_access_key_env` beside it";
         section.mistake("access_key_id", message);
     }
-    Some(
-        id.zip(key)
-            .map(|(access_key_id, secret_access_key)| AwsSource::Keys {
-                access_key_id,
-                secret_access_key,
-                session_token: token,
-            }),
-    )
+    let Some((access_key_id, secret_access_key)) = id.zip(key) else {
+        return Written::Mistake;
+    };
+    Written::Keys(AwsSource::Keys {
+        access_key_id,
+        secret_access_key,
+        session_token: token,
+    })
 }
 
 fn variable(environment: &Environment, name: &str) -> Option<String> {

@@ -146,14 +146,13 @@ pub(super) fn read(section: &mut Section, environment: &Environment) -> Option<A
 /// App Service and Container Apps announce their own metadata service in two variables.
 fn managed(client_id: Option<String>, variable: impl Fn(&str) -> Option<String>) -> AzureGrant {
     let own = variable("IDENTITY_ENDPOINT").zip(variable("IDENTITY_HEADER"));
-    let (url, secret_header) = match own {
-        Some((url, header)) => (url, Some(Secret::new(header))),
-        None => {
-            let host = variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
-            let host = host.unwrap_or_else(|| METADATA.to_owned());
-            let host = host.trim_end_matches('/');
-            (format!("{host}/metadata/identity/oauth2/token"), None)
-        }
+    let (url, secret_header) = if let Some((url, header)) = own {
+        (url, Some(Secret::new(header)))
+    } else {
+        let host = variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+        let host = host.unwrap_or_else(|| METADATA.to_owned());
+        let host = host.trim_end_matches('/');
+        (format!("{host}/metadata/identity/oauth2/token"), None)
     };
     AzureGrant::Managed {
         url,

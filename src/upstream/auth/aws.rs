@@ -193,7 +193,7 @@ impl Issuer for Role {
 }
 
 impl Role {
-    /// The request for the credentials of the machine's role, in a session with its metadata service (IMDSv2).
+    /// The request for the credentials of the machine's role, in a session with its metadata service (`IMDSv2`).
     async fn of_machine(&self, url: &str) -> Result<TokenRequest, String> {
         let text = |body: &[u8]| str::from_utf8(body).map(|text| text.trim().to_owned());
         let session = TokenRequest {

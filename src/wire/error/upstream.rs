@@ -218,10 +218,8 @@ impl UpstreamError {
                 status,
                 reason: None,
                 ..
-            } => {
-                format!("The model's provider failed with status {status}.")
             }
-            Self::WrongClock(status) => {
+            | Self::WrongClock(status) => {
                 format!("The model's provider failed with status {status}.")
             }
             Self::Verbatim { message, .. } => message.clone(),

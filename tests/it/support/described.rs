@@ -163,37 +163,34 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
         return; // the portal
     };
     let mut found = Vec::new();
-    let place = match Described::of(api).operation(method, path) {
-        Some(operation) => {
-            let status = response.status;
-            let place = format!("{} {} {status}", operation.method, operation.path);
-            if is_enough(&place) {
-                return;
-            }
-            operation.compare(method, response, &mut found);
-            place
+    let status = response.status;
+    let place = if let Some(operation) = Described::of(api).operation(method, path) {
+        let place = format!("{} {} {status}", operation.method, operation.path);
+        if is_enough(&place) {
+            return;
         }
-        None => {
-            // What is refused before or because of its route.
-            if ![400, 401, 408, 426, 429, 431, 503].contains(&response.status) {
-                found.push("is not described".to_owned());
-            }
-            format!("{method} {path} {}", response.status)
+        operation.compare(method, response, &mut found);
+        place
+    } else {
+        // What is refused before or because of its route.
+        if ![400, 401, 408, 426, 429, 431, 503].contains(&status) {
+            found.push("is not described".to_owned());
         }
+        format!("{method} {path} {status}")
     };
     if found.is_empty() {
         return;
     }
-    let text: String = found
+    let lines: Vec<_> = found
         .iter()
-        .map(|found| format!("{place}: {found}\n"))
+        .map(|found| format!("{place}: {found}"))
         .collect();
-    match env::var("TOLLGATE_OPENAPI_MISMATCHES") {
-        Ok(file) => {
-            let file = fs::File::options().create(true).append(true).open(file);
-            file.unwrap().write_all(text.as_bytes()).unwrap();
-        }
-        Err(_) => panic!("not as /openapi.json says:\n{text}"),
+    let text = lines.join("\n");
+    if let Ok(file) = env::var("TOLLGATE_OPENAPI_MISMATCHES") {
+        let file = fs::File::options().create(true).append(true).open(file);
+        writeln!(file.unwrap(), "{text}").unwrap();
+    } else {
+        panic!("not as /openapi.json says:\n{text}");
     }
 }
 
