@@ -1,6 +1,6 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser screenshots upstreams openapi installs \
+.PHONY: help run run-local test built lint lint-others formatted checks fmt servers unit shared fleet chain program clients browser beside-browser screenshots upstreams openapi installs \
 	dist dist-test monitoring kubernetes retries router-eval release bench bench-overload bench-peers counts tokenizers fuzz
 
 help:
@@ -55,7 +55,13 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built lint-others || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams openapi monitoring kubernetes dist-test
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line browser beside-browser
+	@$(MAKE) --no-print-directory dist-test
+
+# Tests that run while the browser's do, which wait for the browser half of their time.
+beside-browser:
+	@$(MAKE) --no-print-directory --jobs=1 clients upstreams openapi monitoring kubernetes
 
 CLIPPY_DRIVER = $(shell rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 
