@@ -6,26 +6,31 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::http::Uri;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_rustls::{
-    HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream, builderstates::WantsProtocols1,
+    ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream,
+    builderstates::WantsProtocols1,
 };
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use rustls::{ClientConfig, client::Resumption};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 use tower::Service as _;
+
+/// How long root certificates that were read serve further clients.
+const ROOTS_LAST: Duration = Duration::from_secs(5);
 
 /// An HTTP client with pooled connections.
 pub(crate) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -140,11 +145,38 @@ fn tcp(timeout: Duration) -> HttpConnector {
 }
 
 fn builder() -> Result<HttpsConnectorBuilder<WantsProtocols1>, String> {
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(tls()?)
+        .https_or_http())
+}
+
+/// TLS with the system's root certificates. A gateway builds dozens of clients when it starts, and parsing a hundred
+/// certificates for each would take longer than all the rest; a reload some time later reads them again.
+fn tls() -> Result<ClientConfig, String> {
+    static LATEST: Mutex<Option<(Instant, ClientConfig)>> = Mutex::new(None);
+    let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut config = match latest.take() {
+        Some((read_at, config)) if read_at.elapsed() < ROOTS_LAST => {
+            latest.insert((read_at, config)).1.clone()
+        }
+        _ => {
+            let config = read_roots()?;
+            latest.insert((Instant::now(), config)).1.clone()
+        }
+    };
+    // Each client resumes its own sessions.
+    config.resumption = Resumption::default();
+    Ok(config)
+}
+
+fn read_roots() -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
-    let builder =
-        builder.map_err(|error| format!("the system's certificates cannot be read: {error}"))?;
-    Ok(builder.https_or_http())
+    let roots = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be used: {error}"))?
+        .with_native_roots()
+        .map_err(|error| format!("the system's certificates cannot be read: {error}"))?;
+    Ok(roots.with_no_client_auth())
 }
 
 /// The error's text followed by those of its causes, because hyper's own text alone says little.
