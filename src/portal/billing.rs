@@ -62,7 +62,10 @@ pub(crate) fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
             "/portal/billing/top-up",
             get(top_up::show).post(top_up::set),
         )
-        .route("/portal/billing/top-up/off", post(top_up::turn_off));
+        .route(
+            "/portal/billing/top-up/off",
+            get(top_up::confirm_off).post(top_up::turn_off),
+        );
     if payments.test.is_none() {
         return billing;
     }
@@ -132,7 +135,7 @@ async fn page(
         (cards(&balances, &notice::expiry(&left)))
         div.grid.buying {
             (checkout::card(gateway, me))
-            @if let Some(top_up) = &top_up { (top_up.card(me)) }
+            @if let Some(top_up) = &top_up { (top_up.card()) }
             (documents_card())
         }
         (remaining::section(&left, &notes))

@@ -65,7 +65,7 @@ async fn page(
         }
         (problem_notice(problem))
         @if budgets.is_empty() {
-            p.empty { "No budgets yet. Spending is limited by the account's credit alone." }
+            p.empty { "No budgets yet. Only the account's credit limits spending." }
         } @else {
             (scrolled("Your budgets", &table(&budgets, &places)))
         }
@@ -214,35 +214,53 @@ async fn set(
         Ok(new) => new,
         Err(problem) => return refused(&gateway, &me, &problem).await,
     };
-    let new = as_before(&gateway, new).await?;
+    let before = earlier(&gateway, &new).await?;
+    // The form knows nothing of names and thresholds.
+    let new = NewBudget {
+        name: before.as_ref().map(|before| before.name.clone()),
+        thresholds: before.as_ref().map(|before| before.thresholds.clone()),
+        ..new
+    };
     let actions = OperatorActions::by(&gateway, &me.person.email);
     match actions.set_budget(new).await.map_err(PortalError::from) {
-        Ok(_) => Ok(me.redirect(
-            PATH,
-            &Confirmation::new("Budget saved. It applies from now on."),
-        )),
+        Ok(set) => {
+            let done = saved(before.as_deref(), &set.budget.id);
+            Ok(me.redirect(PATH, &done))
+        }
         Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
         Err(error) => Err(error),
     }
 }
 
-/// The budget with the name and the thresholds that it has, of which the form knows nothing.
-async fn as_before(gateway: &Gateway, new: NewBudget) -> Result<NewBudget, PortalError> {
+/// The budget that this one replaces.
+async fn earlier(gateway: &Gateway, new: &NewBudget) -> Result<Option<Arc<Budget>>, PortalError> {
     let place = new.scope_id.as_deref().unwrap_or(&new.account_id);
     let states = gateway.ledger.budgets(&new.account_id).await?;
-    let before = states.iter().map(|state| &state.budget).find(|budget| {
+    let mut budgets = states.into_iter().map(|state| state.budget);
+    Ok(budgets.find(|budget| {
         (budget.scope, budget.scope_id.as_str()) == (new.scope, place)
             && budget.schedule.period() == new.period
-    });
-    let (name, thresholds) = match before {
-        Some(before) => (Some(before.name.clone()), Some(before.thresholds.clone())),
-        None => (None, None),
+    }))
+}
+
+/// Undone by the budget that there was, or by removing the new one.
+fn saved(before: Option<&Budget>, id: &str) -> Confirmation {
+    let done = Confirmation::new("Budget saved. It applies from now on.");
+    let Some(before) = before else {
+        return done.undone_by(&format!("{PATH}/{id}/remove"), &[]);
     };
-    Ok(NewBudget {
-        name,
-        thresholds,
-        ..new
-    })
+    let schedule = &before.schedule;
+    done.undone_by(
+        PATH,
+        &[
+            ("place", &places::value_of(before)),
+            ("amount", &money(before.amount).replace(',', "")),
+            ("period", schedule.period().as_str()),
+            ("timezone", schedule.timezone()),
+            ("anchor", &schedule.anchor().to_string()),
+            ("soft", if before.hard { "" } else { "yes" }),
+        ],
+    )
 }
 
 /// The account's budget with this ID, and the name of what it is for.

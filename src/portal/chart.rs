@@ -89,7 +89,7 @@ impl Chart<'_> {
             figure.chart {
                 figcaption { (title) }
                 @if series.is_empty() {
-                    p.muted { "Nothing was used in this period." }
+                    p.muted { "No usage in this period." }
                 } @else {
                     (scrolled(title, &picture(title, unit, days, &series)))
                     ul.legend {
@@ -238,7 +238,7 @@ fn summary(title: &str, unit: Unit, days: &[String], totals: &[u128]) -> String 
         format!(", most on {} ({})", days::long(day), unit.amount(*total))
     });
     let (first, last) = (days::long(first), days::long(last));
-    format!("{title}, {first} to {last}: {all} in all{most}.")
+    format!("{title}, {first} to {last}: {all} in total{most}.")
 }
 
 fn dollars(nanos: u128) -> String {

@@ -18,6 +18,9 @@ use super::{
     session::token_field,
 };
 
+/// The longest cookie that is set. Browsers ignore those of more than 4,096 bytes with name and attributes.
+const MAX_COOKIE: usize = 3_800;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confirmation {
     text: String,
@@ -58,12 +61,21 @@ impl Confirmation {
         response
     }
 
+    /// The cookie. If the fields of the undo form are too long for one, it has the text alone.
     fn set(&self, token: &Token, secure: bool) -> HeaderValue {
+        let mut value = self.signed(token);
+        if value.len() > MAX_COOKIE {
+            value = Self::new(&self.text).signed(token);
+        }
+        cookies::set(Kind::Confirmation, &value, secure)
+    }
+
+    fn signed(&self, token: &Token) -> String {
         let content = serde_json::to_vec(self).expect("a confirmation is plain JSON");
         let proof = hmac::sign(&key(token), &content);
         let parts = [content.as_slice(), proof.as_ref()];
         let [content, proof] = parts.map(|part| BASE64_URL_SAFE_NO_PAD.encode(part));
-        cookies::set(Kind::Confirmation, &format!("{content}.{proof}"), secure)
+        format!("{content}.{proof}")
     }
 
     fn presented(headers: &HeaderMap, token: &Token, secure: bool) -> Option<Self> {
@@ -149,6 +161,23 @@ mod tests {
         assert!(shown.contains(r#"name="state" value="on""#), "{shown}");
         assert!(Pending::of(&headers, &Token::generate(), true).is_none());
         assert!(Pending::of(&HeaderMap::new(), &token, true).is_none());
+    }
+
+    #[test]
+    fn a_confirmation_whose_undo_form_is_too_long_for_a_cookie_is_shown_without_it() {
+        let token = Token::generate();
+        let model = |at: usize| (format!("model:vendor-model-{at}"), "on".to_owned());
+        for (models, undone) in [(40, true), (400, false)] {
+            let fields: Vec<_> = (0..models).map(model).collect();
+            let fields: Vec<_> = fields.iter().map(|(name, on)| (&**name, &**on)).collect();
+            let done = Confirmation::new("Saved.").undone_by("/portal/keys/key_1", &fields);
+            let response = done.redirect("/portal/keys", &token, true);
+            assert!(response.headers()[header::SET_COOKIE].len() < 4_096);
+            let pending = Pending::of(&returned(&response), &token, true).unwrap();
+            let shown = pending.shown().into_string();
+            assert!(shown.contains("Saved."), "{shown}");
+            assert_eq!(shown.contains("Undo"), undone, "{models}");
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl IntoResponse for PortalError {
             Status::NOT_FOUND => "Not found",
             Status::SERVICE_UNAVAILABLE => "Not available",
             Status::TOO_MANY_REQUESTS => "Too many attempts",
-            _ => "That did not work",
+            _ => "Request failed",
         };
         let content = html! {
             h1 { (title) }

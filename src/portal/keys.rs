@@ -333,7 +333,9 @@ async fn set_state(
     let name = shown_name(&key);
     let path = |verb: &str| format!("/portal/keys/{}/{verb}", key.id);
     let done = match state {
-        KeyState::Active => Confirmation::new(format!("Key {name} enabled.")),
+        KeyState::Active => {
+            Confirmation::new(format!("Key {name} enabled.")).undone_by(&path("disable"), &[])
+        }
         KeyState::Disabled => Confirmation::new(format!(
             "Key {name} disabled: requests with it are refused from now on."
         ))

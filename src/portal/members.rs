@@ -186,6 +186,31 @@ async fn changeable(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Person
 struct NewRole {
     #[serde(default)]
     role: String,
+    /// Not empty once an owner has seen the question about their own role.
+    #[serde(default)]
+    confirmed: String,
+}
+
+/// Asks owners before they give up their own role, which they cannot take back.
+fn ask(me: &SignedIn, role: TeamRole) -> Page {
+    let new = with_article(role);
+    let question = Question {
+        title: &format!("Become {new}?"),
+        consequences: "You are no longer an owner of this account and cannot change that back: only another owner can make you one again.",
+        path: &format!("{PATH}/{}/role", me.person.id),
+        fields: &[("role", role.as_str()), ("confirmed", "yes")],
+        yes: &format!("Become {new}"),
+        no: ("Cancel", PATH),
+    };
+    let content = question.shown(&me.token_field());
+    layout::page(me, Place::Members, "Your role", &content)
+}
+
+/// Whether another member is an owner too. The last owner is refused, not asked.
+async fn has_other_owner(gateway: &Gateway, me: &SignedIn) -> Result<bool, PortalError> {
+    let people = gateway.backoffice.people_of(&me.account.id).await?;
+    let mut others = people.iter().filter(|person| person.id != me.person.id);
+    Ok(others.any(|person| person.team_role == TeamRole::Owner))
 }
 
 async fn set_role(
@@ -196,8 +221,12 @@ async fn set_role(
     let person = changeable(&gateway, &me, &id).await?;
     let role = read_role(&form.role)?;
     let mut done = Confirmation::new(format!("{} is now {}.", person.email, with_article(role)));
-    // Owners who gave up their own role cannot take it back.
-    if person.id != me.person.id {
+    if person.id == me.person.id {
+        let is_asked = role != TeamRole::Owner && form.confirmed.is_empty();
+        if is_asked && has_other_owner(&gateway, &me).await? {
+            return Ok(ask(&me, role).into_response());
+        }
+    } else {
         let before = person.team_role.as_str();
         done = done.undone_by(&format!("{PATH}/{}/role", person.id), &[("role", before)]);
     }
@@ -215,7 +244,7 @@ async fn confirm_remove(
     let person = changeable(&gateway, &me, &id).await?;
     let question = Question {
         title: &format!("Remove {}?", person.email),
-        consequences: "They are signed out at once, and the keys that they made are deleted for good. Running requests finish and are charged. Their usage stays in your history.",
+        consequences: "They are signed out at once, and the keys that they made are permanently deleted. Running requests finish and are charged. Their usage stays in your history.",
         path: &format!("{PATH}/{}/remove", person.id),
         fields: &[],
         yes: "Remove member",

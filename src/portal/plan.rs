@@ -66,7 +66,7 @@ fn upgrade(plan: Plan) -> Markup {
             @if plan.tier() == Tier::Flex {
                 p { "Your plan includes every model." }
             } @else {
-                p { "Ask your provider for another plan. It applies from the next request on." }
+                p { "Ask your provider for another plan. It applies to new requests." }
             }
         }
     }

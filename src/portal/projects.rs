@@ -59,7 +59,7 @@ async fn page(
         nav.back aria-label="Back" { a href="/portal/keys" { "API keys" } }
         h1 { "Projects" }
         p.muted {
-            "A key belongs to a project, and its usage is counted for it. Keys that name none belong to "
+            "A key belongs to a project, and its usage is counted for it. Keys without one belong to "
             (DEFAULT_NAME) "."
         }
         (problem_notice(problem))
@@ -146,10 +146,12 @@ pub(crate) async fn create(
             format!("An account can have at most {MAX_PROJECTS} projects, archived ones included.");
         return refused(&gateway, &me, &problem).await;
     }
+    let mut done = Confirmation::new(format!("Project {name} created."));
     if is_first_submission(&gateway, &form.once).await? {
-        ledger.create_project(&me.account.id, name.into()).await?;
+        let new = ledger.create_project(&me.account.id, name.into()).await?;
+        // Projects are not deleted, for the history; a new one has none.
+        done = done.undone_by(&format!("{PATH}/{}/archive", new.id), &[]);
     }
-    let done = Confirmation::new(format!("Project {name} created."));
     Ok(me.redirect(PATH, &done))
 }
 

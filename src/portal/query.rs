@@ -17,9 +17,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(query)) => Ok(Self(query)),
-            Err(_) => Err(PortalError::Invalid(
-                "The address of this page cannot be read.".into(),
-            )),
+            Err(_) => Err(PortalError::Invalid("Invalid page address.".into())),
         }
     }
 }

@@ -43,7 +43,10 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
             get(email::confirm).post(email::confirmed),
         )
         .route("/portal/settings/password", post(password::change))
-        .route("/portal/settings/sessions", post(sessions::end_others))
+        .route(
+            "/portal/settings/sessions",
+            get(sessions::confirm).post(sessions::end_others),
+        )
         .route("/portal/settings/two-factor", get(two_factor::show))
         .route("/portal/settings/two-factor/begin", post(two_factor::begin))
         .route(

@@ -175,7 +175,7 @@ pub(crate) fn password_problem(password: &str) -> Option<&'static str> {
     match password.chars().count() {
         0..MIN_PASSWORD => Some("The password is too short: it needs at least 10 characters."),
         MIN_PASSWORD..=MAX_PASSWORD => None,
-        _ => Some("The password is too long: 200 characters are the most."),
+        _ => Some("The password is too long: it can have at most 200 characters."),
     }
 }
 

@@ -351,7 +351,7 @@ fn table(caption: &str, name: &str, more: &[&str], is_empty: bool, rows: &Markup
                 }
                 tbody {
                     @if is_empty {
-                        tr { td.muted colspan=(7 + more.len()) { "Nothing was used in this period." } }
+                        tr { td.muted colspan=(7 + more.len()) { "No usage in this period." } }
                     }
                     (rows)
                 }

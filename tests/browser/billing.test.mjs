@@ -86,6 +86,8 @@ test('auto top-up asks for consent, buys with the pretended card, and is turned 
   }
   assert.match((await rowWith(page, 'Automatic top-up')).join(' '), /\+?\$20\.00/);
   await photograph(page, 'auto-top-up-on');
+  await clickTo(page, 'link', 'Turn off auto top-up');
+  assert.match(await textOf(page, 'h1'), /Turn off auto top-up\?/);
   await clickTo(page, 'button', 'Turn off auto top-up');
   assert.match(await textOf(page), /Auto top-up is off/);
 });

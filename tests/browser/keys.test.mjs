@@ -107,6 +107,9 @@ test('a key of a project is rotated, and both secrets work until the grace ends'
   assert.ok(!(await page.content()).includes(fresh), 'a secret is shown once');
   await page.select('select[name="grace"]', '0');
   await clickTo(page, 'button', 'Rotate key');
+  assert.match(await textOf(page, 'h1'), /Rotate night-worker now\?/);
+  assert.deepEqual([await statusWith(old), await statusWith(fresh)], [200, 200]);
+  await clickTo(page, 'button', 'Rotate key now');
   const last = await textOf(page, '#new-key');
   assert.deepEqual([await statusWith(old), await statusWith(fresh), await statusWith(last)], [401, 401, 200]);
 });

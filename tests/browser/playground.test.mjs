@@ -106,7 +106,7 @@ test('Ctrl+Enter sends, the answer streams in steps, and its cost is that of the
   assert.equal(call.settlement.usage.completion_tokens, TOKENS);
   const meta = await textOf(page, '.message .meta');
   assert.match(meta, new RegExp(`${TOKENS} out`));
-  assert.match(meta, /first token after .*in all/);
+  assert.match(meta, /first token after .*in total/);
   assert.match(await textOf(page, '#playground-spoken'), new RegExp(`^${MODEL} answered: `));
   await go(page, `/portal/requests?model=${MODEL}`);
   const row = await rowWith(page, MODEL);
@@ -221,7 +221,7 @@ test('settings are sent, except those that a model does not take', async (t) => 
   await page.select('[name="model"]', chosen);
   assert.equal(await page.$eval('[name="temperature"]', ({ disabled }) => disabled), true);
   const notes = await textOf(page, '[data-notes]');
-  assert.ok(notes.startsWith(`An empty setting is left out. ${chosen} does not take temperature`), notes);
+  assert.ok(notes.startsWith(`Empty settings are not sent. ${chosen} does not take temperature`), notes);
   assert.equal(notes.match(/does not take/g).length, 1, notes);
   await sendMessage(page, 'Hello again');
   await costs(page, 2);

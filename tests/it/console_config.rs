@@ -300,7 +300,7 @@ async fn what_check_would_refuse_changes_nothing_and_is_kept_in_the_form() {
         (
             "models",
             vec![("name", ""), ("new", "yes"), ("f.input", "1")],
-            "Give the model a name",
+            "Enter a name for the model",
         ),
         (
             "models",

@@ -137,6 +137,7 @@ mod portal_account_deletion;
 mod portal_account_traces;
 mod portal_budgets;
 mod portal_confirmations;
+mod portal_confirmations_routes;
 mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;

@@ -1,6 +1,7 @@
 //! Each form says on the next page what it has done, once; its button undoes it, or a page has asked before.
 
 use reqwest::Method;
+use serde_json::json;
 
 use crate::support::{
     TestGateway,
@@ -11,12 +12,12 @@ use crate::support::{
 };
 
 /// What the page after a form says was done, and the form that undoes it.
-struct Done {
-    text: String,
-    undo: Option<(String, Vec<(String, String)>)>,
+pub(crate) struct Done {
+    pub text: String,
+    pub undo: Option<(String, Vec<(String, String)>)>,
 }
 
-async fn done(browser: &Browser, sent: &Seen) -> Done {
+pub(crate) async fn done(browser: &Browser, sent: &Seen) -> Done {
     assert_eq!(sent.status, 303, "{}", sent.text);
     let to = sent.header("location");
     let page = browser.get(to).await;
@@ -39,7 +40,7 @@ async fn done(browser: &Browser, sent: &Seen) -> Done {
     Done { text, undo }
 }
 
-async fn undo(browser: &Browser, done: Done) -> Seen {
+pub(crate) async fn undo(browser: &Browser, done: Done) -> Seen {
     let (path, fields) = done.undo.expect("it can be undone");
     let fields: Vec<_> = fields
         .iter()
@@ -63,12 +64,20 @@ async fn changes_in_the_portal_are_confirmed_and_undone() {
     );
     assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, 401);
     let enabled = undo(&owner, disabled).await;
-    assert!(done(&owner, &enabled).await.text.ends_with("enabled."));
+    let enabled = done(&owner, &enabled).await;
+    assert!(enabled.text.ends_with("enabled."));
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    let disabled = undo(&owner, enabled).await;
+    done(&owner, &disabled).await;
+    assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, 401);
 
     owner.get("/portal/projects").await;
     let made = owner.post("/portal/projects", &[("name", "Old")]).await;
     assert_eq!(done(&owner, &made).await.text, "Project Old created.");
+    let mistaken = owner.post("/portal/projects", &[("name", "Odl")]).await;
+    let mistaken = done(&owner, &mistaken).await;
+    let archived = undo(&owner, mistaken).await;
+    assert_eq!(done(&owner, &archived).await.text, "Project Odl archived.");
     let list = owner.get("/portal/projects").await;
     let project = format!("proj_{}", list.between("/portal/projects/proj_", "/"));
     let rename = format!("/portal/projects/{project}/rename");
@@ -97,6 +106,104 @@ async fn changes_in_the_portal_are_confirmed_and_undone() {
     let back = undo(&owner, changed).await;
     assert!(done(&owner, &back).await.text.ends_with("a developer."));
     member.get("/portal/keys").await.assert_page();
+    gateway.stop().await;
+}
+
+/// The text of the page after a form, whose button then undoes it.
+async fn undone(browser: &Browser, sent: &Seen) -> String {
+    let done = done(browser, sent).await;
+    let text = done.text.clone();
+    let back = undo(browser, done).await;
+    assert_eq!(back.status, 303, "{}", back.text);
+    text
+}
+
+#[tokio::test]
+async fn the_earlier_settings_of_keys_and_budgets_come_back() {
+    let gateway = TestGateway::start().await;
+    let owner = Browser::signed_in(&gateway).await;
+    let (id, _) = owner.new_key("plain").await;
+    let shown = async || {
+        let keys = format!("/operator/accounts/{}/keys", owner.account_id);
+        let keys = gateway.operate(Method::GET, &keys, None).await;
+        let key = &keys.assert_ok()["data"][0];
+        ["name", "project", "expires_at", "models", "rpm", "tpm"].map(|field| key[field].clone())
+    };
+    // A moment that no form can name, and that is over.
+    let terms = json!({
+        "expires_at": "2020-01-31T12:34:56Z", "models": ["svc-pro", "svc-standard"], "rpm": 7, "tpm": 9000,
+    });
+    let key = format!("/operator/keys/{id}");
+    gateway
+        .operate(Method::PATCH, &key, Some(terms))
+        .await
+        .assert_ok();
+    let bound = shown().await;
+    let key = format!("/portal/keys/{id}");
+    owner.get(&key).await.assert_page();
+    let saved = owner.post(&key, &[("name", "free")]).await;
+    assert_eq!(undone(&owner, &saved).await, "Key free saved.");
+    assert_eq!(shown().await, bound);
+
+    let budgets = async || {
+        let path = format!("/operator/accounts/{}/budgets", owner.account_id);
+        let budgets = gateway.operate(Method::GET, &path, None).await;
+        budgets.assert_ok()["data"].clone()
+    };
+    let path = "/portal/budgets";
+    let first = [
+        ("place", format!("key:{id}")),
+        ("amount", "1234.000005".into()),
+        ("period", "week".into()),
+        ("timezone", "Europe/Berlin".into()),
+        ("anchor", "3".into()),
+        ("soft", "yes".into()),
+    ];
+    let first: Vec<_> = first
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let none = budgets().await;
+    let set = owner.post(path, &first).await;
+    undone(&owner, &set).await;
+    assert_eq!(budgets().await, none);
+    owner.post(path, &first).await.assert_sent_to(path);
+    let before = budgets().await;
+    let second = [first[0], ("amount", "5"), first[2]];
+    let set = owner.post(path, &second).await;
+    assert_ne!(budgets().await, before);
+    undone(&owner, &set).await;
+    assert_eq!(budgets().await, before);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn owners_are_asked_before_they_give_up_their_role() {
+    let gateway = TestGateway::start().await;
+    let owner = Browser::signed_in(&gateway).await;
+    let other = owner.member(&gateway, "owner").await;
+    let backoffice = &gateway.inside().backoffice;
+    let id = async |browser: &Browser| {
+        let found = backoffice.person_by_email(&browser.email).await.unwrap();
+        found.unwrap().id
+    };
+    let path = format!("/portal/members/{}/role", id(&owner).await);
+    let asked = owner.post(&path, &[("role", "viewer")]).await;
+    assert!(
+        asked.assert_page().contains("Become a viewer?"),
+        "{}",
+        asked.text
+    );
+    owner.get("/portal/keys").await.assert_page();
+    let confirmed = [("role", "viewer"), ("confirmed", "yes")];
+    let given = owner.post(&path, &confirmed).await;
+    let given = done(&owner, &given).await;
+    assert!(given.text.ends_with("is now a viewer.") && given.undo.is_none());
+    assert_eq!(owner.get("/portal/keys").await.status, 403);
+    // The last owner is refused, not asked.
+    other.get("/portal/members").await.assert_page();
+    let path = format!("/portal/members/{}/role", id(&other).await);
+    assert_eq!(other.post(&path, &[("role", "viewer")]).await.status, 409);
     gateway.stop().await;
 }
 
@@ -146,7 +253,9 @@ async fn changes_in_the_console_are_confirmed_and_undone_or_asked_about() {
     assert!(closed.text.starts_with("Account closed"));
     assert_eq!(gateway.chat(&hello(MODEL)).await.status, 402);
     let opened = undo(&operator, closed).await;
-    assert_eq!(done(&operator, &opened).await.text, "Account opened.");
+    let opened = done(&operator, &opened).await;
+    assert_eq!(opened.text, "Account opened.");
+    assert!(opened.undo.is_some());
     gateway.chat(&hello(MODEL)).await.assert_ok();
 
     // Credit cannot be taken back, so it is asked about; the form of the question grants it.

@@ -46,7 +46,7 @@ async fn the_operator_token_opens_the_console_and_nothing_else() {
     let browser = Browser::new(&gateway);
     let wrong = give_token(&browser, &OPERATOR_TOKEN[1..]).await;
     assert_eq!(wrong.status, 401);
-    assert!(wrong.text.contains("not the operator token"));
+    assert!(wrong.text.contains("Wrong operator token."));
     assert_eq!(browser.cookie("tollgate-session"), None);
 
     let page = "/portal/console/sign-in?to=%2Fportal%2Fconsole%2Flimits";

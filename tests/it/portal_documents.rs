@@ -333,7 +333,7 @@ async fn starter_credit_is_not_given_again_after_deleting_the_account() {
     first.sign_up(email).await.assert_sent_to("/portal");
     assert_eq!(grants(&first).await, 1);
     let asked = first.get("/portal/settings/delete").await;
-    assert!(asked.assert_page().contains("no starter credit again"));
+    assert!(asked.assert_page().contains("not get starter credit again"));
     let right = [("email", email), ("present", PASSWORD)];
     let deleted = first.post("/portal/settings/delete", &right).await;
     assert!(deleted.assert_page().contains("Your account is deleted"));

@@ -105,8 +105,8 @@ async fn the_terms_of_a_key_are_changed_and_removed() {
         ("project", "proj_0", "There is no such project."),
         ("expires", "2020-01-31", "The last day of a key"),
         ("expires", "soon", "The last day of a key"),
-        ("rpm", "0", "Requests per minute are a number"),
-        ("tpm", "many", "Tokens per minute are a number"),
+        ("rpm", "0", "Requests per minute: enter a whole number"),
+        ("tpm", "many", "Tokens per minute: enter a whole number"),
         ("model:svc-unknown", "on", "There is no such model."),
     ] {
         let mut form: Vec<_> = form.to_vec();
@@ -160,14 +160,28 @@ async fn a_key_is_rotated_and_the_new_secret_is_shown_once() {
     assert!(page.assert_page().contains("Previous secret"));
     assert!(page.text.contains(&new[..12]) && !page.text.contains(&new));
     // A form that is sent again rotates nothing.
-    let again = browser.post(&rotate, &form).await;
+    let again = [form[0], form[1], ("confirmed", "yes")];
+    let again = browser.post(&rotate, &again).await;
     assert!(again.assert_page().contains("was sent before"));
     gateway.chat_as(&old, &hello(MODEL)).await.assert_ok();
     let wrong = browser.post(&rotate, &[("grace", "5")]).await;
     assert!(wrong.assert_page().contains("one of the times"));
     gateway.chat_as(&old, &hello(MODEL)).await.assert_ok();
 
-    let last = secret(&browser.post(&rotate, &[("grace", "0")]).await);
+    // Secrets that would end at once are asked about first: the previous one, and without a grace the current one.
+    for (grace, ending) in [("3600", vec![&old]), ("0", vec![&old, &new])] {
+        let asked = browser.post(&rotate, &[("grace", grace)]).await;
+        assert!(asked.assert_page().contains("Rotate work-horse now?"));
+        for key in [&old, &new] {
+            let is_named = asked.text.contains(&format!("{}…", &key[..12]));
+            assert_eq!(is_named, ending.contains(&key), "{grace}: {}", asked.text);
+        }
+    }
+    for key in [&old, &new] {
+        gateway.chat_as(key, &hello(MODEL)).await.assert_ok();
+    }
+    let confirmed = [("grace", "0"), ("confirmed", "yes")];
+    let last = secret(&browser.post(&rotate, &confirmed).await);
     for (key, expected) in [(&old, 401), (&new, 401), (&last, 200)] {
         assert_eq!(gateway.chat_as(key, &hello(MODEL)).await.status, expected);
     }

@@ -54,7 +54,7 @@ const ROUTES: [(&str, &str, &[&str]); 57] = [
     ("/portal/billing/statements/{month}", "GET", MONEY),
     ("/portal/billing/receipts/{number}", "GET", MONEY),
     ("/portal/billing/top-up", "GET POST", MONEY),
-    ("/portal/billing/top-up/off", "POST", MONEY),
+    ("/portal/billing/top-up/off", "GET POST", MONEY),
     ("/portal/billing/test-payment/{checkout}", "", MONEY),
     ("/portal/plan", "GET", ALL),
     ("/portal/models", "GET", ALL),
@@ -70,7 +70,7 @@ const ROUTES: [(&str, &str, &[&str]); 57] = [
     // Without a link it is 410.
     ("/portal/settings/email/confirm", "POST", ALL),
     ("/portal/settings/password", "POST", ALL),
-    ("/portal/settings/sessions", "POST", ALL),
+    ("/portal/settings/sessions", "GET POST", ALL),
     ("/portal/settings/two-factor", "GET", ALL),
     ("/portal/settings/two-factor/begin", "POST", ALL),
     ("/portal/settings/two-factor/confirm", "POST", ALL),

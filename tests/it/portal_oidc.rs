@@ -183,7 +183,7 @@ async fn an_attempt_is_bound_to_its_browser_and_used_once() {
     assert!(
         declined
             .text
-            .contains("Example ID was not allowed to tell us who you are")
+            .contains("The sign-in at Example ID was declined")
     );
     assert_eq!(other.cookie(ATTEMPT), None);
     gateway.stop().await;

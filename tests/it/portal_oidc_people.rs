@@ -142,7 +142,7 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
         ),
         (
             json!({ "email": "two words@example.com" }),
-            "does not vouch",
+            "has not verified",
         ),
     ] {
         let seen = issuer.sign_in(&browser, &claims).await;
@@ -166,7 +166,7 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
     ] {
         let seen = issuer.sign_in(&browser, &claims).await;
         assert_eq!(seen.status, 403, "{claims}");
-        assert!(seen.text.contains("does not vouch"), "{}", seen.text);
+        assert!(seen.text.contains("has not verified"), "{}", seen.text);
     }
     // Some issuers return the address from the userinfo endpoint only. It counts only if its `sub` is the same.
     issuer

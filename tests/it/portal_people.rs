@@ -68,7 +68,7 @@ async fn an_invited_person_signs_in_to_the_account() {
     assert_eq!(operator.post(&invitations, &wrong).await.status, 400);
     let fields = [("email", " Ada@example.com "), ("role", "customer")];
     let made = operator.post(&invitations, &fields).await;
-    assert!(made.assert_page().contains("hand it over yourself"));
+    assert!(made.assert_page().contains("send it yourself"));
     let link = made.between("id=\"new-link\">", "<").to_owned();
     assert!(link.starts_with(&format!("http://{}/portal/welcome?link=", gateway.public)));
 

@@ -56,7 +56,7 @@ async fn request_details_are_exact_to_the_nano_dollar() {
         "$1,000.00",
         "$999.99818",
         "The model answered in full.",
-        "In one piece",
+        "Not streamed",
     ] {
         assert!(page.contains(told), "{told}: {page}");
     }

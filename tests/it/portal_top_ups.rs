@@ -175,6 +175,22 @@ async fn credit_is_bought_up_to_the_maximum_of_the_month() {
     }
     assert_eq!(set.actor, browser.email);
     assert!(log.iter().any(|action| action.what == "top_up.off"));
+
+    // Turned on again with the saved card, it can be turned off by the confirmation; a change of its settings cannot.
+    for (amount, undone) in [("20", true), ("25", false)] {
+        let fields = [
+            ("threshold", "5"),
+            ("amount", amount),
+            ("monthly_max", "50"),
+            ("consent", "yes"),
+        ];
+        let on = browser.post("/portal/billing/top-up", &fields).await;
+        on.assert_sent_to("/portal/billing");
+        let billing = browser.get("/portal/billing").await;
+        assert!(billing.assert_page().contains("Auto top-up is on."));
+        let undo = "action=\"/portal/billing/top-up/off\"";
+        assert_eq!(billing.text.contains(undo), undone, "{amount}");
+    }
     gateway.stop().await;
 }
 

@@ -175,11 +175,8 @@ async fn usage_is_told_by_project_and_by_member() {
 async fn an_account_without_requests_has_pages_that_say_so() {
     let admin = Admin::open().await;
     for (path, told) in [
-        ("/portal/usage", "Nothing was used in this period."),
-        (
-            "/portal/usage?range=1h&by=key",
-            "Nothing was used in this period.",
-        ),
+        ("/portal/usage", "No usage in this period."),
+        ("/portal/usage?range=1h&by=key", "No usage in this period."),
         ("/portal/requests", "There are no requests yet."),
         ("/portal/requests?model=x", "No matching requests."),
     ] {

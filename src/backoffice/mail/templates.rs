@@ -53,7 +53,7 @@ pub(crate) fn reset(to: &str, portal: &str, link: &Secret) -> Email {
 /// To a person for whom an operator has made a reset link.
 pub(crate) fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
-        "The operator of {portal}/portal lets you set a new password here, within an hour:\n\n{}\n\n\
+        "The operator of {portal}/portal sent you a link to set a new password. It works for an hour:\n\n{}\n\n\
          The link works once. Until then your password does not change.\n",
         link.reveal()
     );
@@ -63,7 +63,7 @@ pub(crate) fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email 
 /// To the address that a person wants to have, with the link that proves it.
 pub(crate) fn new_email(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
-        "You are asked to confirm this address for signing in at {portal}/portal\n\n\
+        "Confirm this address to sign in with it at {portal}/portal\n\n\
          If you asked for it, confirm it here, within an hour, in the browser in which you are signed in:\n\n{}\n\n\
          The link works once. If it was not you, ignore this email: nothing changes without the link.\n",
         link.reveal()
@@ -74,7 +74,7 @@ pub(crate) fn new_email(to: &str, portal: &str, link: &Secret) -> Email {
 /// To an address that a person wants to have, and that another person has already.
 pub(crate) fn email_in_use(to: &str, portal: &str) -> Email {
     let text = format!(
-        "A person wants to use this address at {portal}/portal, where it already has an account.\n\n\
+        "Someone wants to use this address at {portal}/portal, where it already has an account.\n\n\
          If it was you, sign in with it, or delete that account first. If it was not you, ignore this email: nothing \
          has changed.\n"
     );
@@ -112,7 +112,7 @@ pub(crate) fn wrong_codes(to: &str, portal: &str) -> Email {
 /// To a person whose account was deleted.
 pub(crate) fn account_deleted(to: &str, portal: &str) -> Email {
     let text = format!(
-        "The account of this address at {portal}/portal was deleted by an owner of it. Its API keys no longer work.\n"
+        "The account of this address at {portal}/portal was deleted by an owner. Its API keys no longer work.\n"
     );
     message(to, "Your account was deleted", text)
 }

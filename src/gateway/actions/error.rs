@@ -36,7 +36,7 @@ pub(crate) enum ActionError {
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
-    #[error("this account was deleted by an owner of it, which is for good")]
+    #[error("this account was deleted by an owner; this cannot be undone")]
     AccountDeleted,
     #[error(
         "an operator of this gateway is a member of this account; another operator has to take that role away first"

@@ -59,7 +59,7 @@ const conversationView = (() => {
     if (answer.error) words.push([answer.error]);
     words.push(charged(answer));
     if (answer.firstMs !== undefined) words.push([`first token after ${seconds(answer.firstMs)}`]);
-    if (answer.totalMs !== undefined && answer.state === "done") words.push([`${seconds(answer.totalMs)} in all`]);
+    if (answer.totalMs !== undefined && answer.state === "done") words.push([`${seconds(answer.totalMs)} in total`]);
     if (answer.routed && answer.routed !== answer.model) words.push([`answered by ${answer.routed}`]);
     if (isOver(answer) && !parts(answer.text).content) words.push(["Not part of the next question."]);
     for (const [number, group] of words.filter((group) => group.length > 0).entries()) {

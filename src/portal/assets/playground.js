@@ -176,7 +176,7 @@
       form.elements[name].disabled = without.every((fields) => fields.includes(name));
     }
     const notes = new Set(options.map((option) => option.dataset.note).filter(Boolean));
-    one("[data-notes]").textContent = ["An empty setting is left out.", ...notes].join(" ");
+    one("[data-notes]").textContent = ["Empty settings are not sent.", ...notes].join(" ");
     refreshCode();
   };
 

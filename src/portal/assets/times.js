@@ -20,7 +20,7 @@ function showTimes() {
   }
   if (isUtc(new Date())) return;
   for (const note of document.querySelectorAll("[data-zone-note]")) {
-    note.textContent = `Times are in your time zone, ${zone}; point at one to see UTC.`;
+    note.textContent = `Times are in your time zone, ${zone}; hover over one to see UTC.`;
   }
 }
 

@@ -25,12 +25,14 @@ use crate::{
         formatting::{moment, money},
         layout::{self, Page, Place},
         notice,
+        question::Question,
         session::SignedIn,
         sign_in::problem_notice,
     },
 };
 
 const PATH: &str = "/portal/billing/top-up";
+const OFF: &str = "/portal/billing/top-up/off";
 
 /// An account's settings, and what was bought this month.
 pub(crate) struct Shown {
@@ -70,7 +72,7 @@ impl Shown {
         }
     }
 
-    pub(crate) fn card(&self, me: &SignedIn) -> Markup {
+    pub(crate) fn card(&self) -> Markup {
         html! {
             section.card #top-up {
                 h2 { "Auto top-up" }
@@ -89,10 +91,7 @@ impl Shown {
                 div.inline {
                     a.button href=(PATH) { @if self.state() == TopUpState::On { "Change" } @else { "Set up auto top-up" } }
                     @if self.state() != TopUpState::Off {
-                        form method="post" action={ (PATH) "/off" } {
-                            (me.token_field())
-                            button type="submit" { "Turn off" span.unseen { " auto top-up" } }
-                        }
+                        a.button href=(OFF) { "Turn off" span.unseen { " auto top-up" } }
                     }
                 }
             }
@@ -233,6 +232,8 @@ pub(crate) async fn set(
     }
     new.consent = consent(payments, &new);
     let (amount, account) = (new.amount, new.account_id.clone());
+    let before = gateway.backoffice.top_up(&account).await?;
+    let was_on = before.is_some_and(|before| before.state == TopUpState::On);
     let actions = OperatorActions::by(&gateway, &me.person.email);
     let set = actions.set_top_up(new).await;
     let mut set = set.map_err(|error| PortalError::Unavailable(error.to_string()))?;
@@ -249,8 +250,26 @@ pub(crate) async fn set(
     if set.state == TopUpState::Waiting {
         return checkout::order(&gateway, &me, payments, amount, true).await;
     }
-    let done = Confirmation::new("Auto top-up is on.");
+    // Other settings are not brought back by a button: each needs the consent to its own amounts.
+    let mut done = Confirmation::new("Auto top-up is on.");
+    if !was_on {
+        done = done.undone_by(OFF, &[]);
+    }
     Ok(me.redirect("/portal/billing", &done))
+}
+
+/// Asks before it is turned off: turning it on again needs the consent again.
+pub(crate) async fn confirm_off(me: SignedIn) -> Page {
+    let question = Question {
+        title: "Turn off auto top-up?",
+        consequences: "Your card is not charged any more. When your credit is used up, requests are refused until you buy more. To turn it on again, you allow the charges again.",
+        path: OFF,
+        fields: &[],
+        yes: "Turn off auto top-up",
+        no: ("Cancel", "/portal/billing"),
+    };
+    let content = question.shown(&me.token_field());
+    layout::page(&me, Place::Billing, "Turn off auto top-up", &content)
 }
 
 pub(crate) async fn turn_off(

@@ -72,6 +72,14 @@ impl Places {
     }
 }
 
+/// The value of the field for the place of a budget, as [`parse`] reads it.
+pub(super) fn value_of(budget: &Budget) -> String {
+    match budget.scope {
+        BudgetScope::Account => BudgetScope::Account.as_str().to_owned(),
+        scope => format!("{}:{}", scope.as_str(), budget.scope_id),
+    }
+}
+
 /// The value of the field: `account`, or a scope and an ID.
 pub(super) fn parse(value: &str) -> Option<(BudgetScope, Option<String>)> {
     if value == BudgetScope::Account.as_str() {

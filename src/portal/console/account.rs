@@ -149,12 +149,9 @@ fn grant_form(me: &SignedInOperator, account: &Account) -> Markup {
 
 fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
     let (verb, explanation) = if account.closed {
-        ("Open", "Its keys work again from the next request on.")
+        ("Open", "Its keys work again at once.")
     } else {
-        (
-            "Close",
-            "Requests with its keys are refused from the next one on.",
-        )
+        ("Close", "Requests with its keys are refused from now on.")
     };
     html! {
         section {

@@ -53,8 +53,11 @@ pub(crate) async fn create(
         tier: plan.tier(),
     };
     let account = me.actions(&gateway).create_account(new).await?;
-    let done = Confirmation::new(format!("Account {} created.", account.email));
-    Ok(me.redirect(&path(&account.id), &done))
+    let page = path(&account.id);
+    // Accounts cannot be removed: a closed one can do nothing.
+    let done = Confirmation::new(format!("Account {} created.", account.email))
+        .undone_by(&format!("{page}/state"), &[("state", "closed")]);
+    Ok(me.redirect(&page, &done))
 }
 
 #[derive(Deserialize)]
@@ -96,7 +99,7 @@ pub(crate) async fn change_state(
     let closed = match form.state.as_str() {
         "closed" => true,
         "open" => false,
-        _ => return Err(PortalError::Invalid("An account is open or closed.".into())),
+        _ => return Err(PortalError::Invalid("Unknown account state.".into())),
     };
     let change = AccountChange {
         closed: Some(closed),
@@ -104,12 +107,13 @@ pub(crate) async fn change_state(
     };
     let account = me.actions(&gateway).change_account(id, change).await?;
     let page = path(&account.id);
-    let done = if account.closed {
-        Confirmation::new("Account closed: requests with its keys are refused from now on.")
-            .undone_by(&format!("{page}/state"), &[("state", "open")])
+    let (text, back) = if account.closed {
+        let text = "Account closed: requests with its keys are refused from now on.";
+        (text, "open")
     } else {
-        Confirmation::new("Account opened.")
+        ("Account opened.", "closed")
     };
+    let done = Confirmation::new(text).undone_by(&format!("{page}/state"), &[("state", back)]);
     Ok(me.redirect(&page, &done))
 }
 
@@ -197,7 +201,9 @@ fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
     match end {
         Some(end) if end > timestamp::now() => Ok(Some(end)),
         Some(_) => Err(PortalError::Invalid("That day is in the past.".into())),
-        None => Err(PortalError::Invalid("Write the day as 2027-01-31.".into())),
+        None => Err(PortalError::Invalid(
+            "Enter the day like 2027-01-31.".into(),
+        )),
     }
 }
 

@@ -234,7 +234,7 @@ fn handed_page(me: &SignedInOperator, title: &str, handed: &OneTimeLink, back: &
             (moment(handed.expires_at)) ", and is not shown again. Anyone who has it can sign in."
         }
         @if handed.mailed { p { "It was sent to them by email." } }
-        @else { p { "It was not sent by email: hand it over yourself." } }
+        @else { p { "It was not sent by email: send it yourself." } }
         div.copyable.secret {
             code #new-link { (handed.url.reveal()) }
             (copy_button("Copy", "the link"))
@@ -312,7 +312,7 @@ pub(crate) async fn confirm_factor_reset(
     let title = "Reset two-factor authentication";
     let question = Question {
         title: &format!("{title} of {}?", person.email),
-        consequences: "They sign in with their password alone until they set it up again. Make sure that it is really they who ask: call them back, or ask for something that only they know.",
+        consequences: "They sign in with their password alone until they set it up again. Verify that the request really comes from them: call them back, or ask for something that only they know.",
         path: &format!("{}/second-factor", person_path(&person.id)),
         fields: &[],
         yes: "Reset two-factor authentication",

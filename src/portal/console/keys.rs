@@ -202,7 +202,7 @@ pub(crate) async fn create(
     let (key, secret) = me.actions(&gateway).create_key(id, name.into()).await?;
     let content = html! {
         h1 { "New key" }
-        p { "This is " strong { (key.name) } ". Hand it over now: it is not shown again." }
+        p { "This is " strong { (key.name) } ". Copy it now and send it to its owner: it is not shown again." }
         div.copyable.secret {
             code #new-key { (secret.reveal()) }
             (copy_button("Copy", "the key"))
@@ -245,12 +245,13 @@ pub(crate) async fn set_state(
     OperatorForm { me, form }: OperatorForm<NewState>,
 ) -> Result<Response, PortalError> {
     let state = KeyState::parse(&form.state);
-    let state = state.ok_or_else(|| PortalError::Invalid("A key has no such state.".into()))?;
+    let state = state.ok_or_else(|| PortalError::Invalid("Unknown key state.".into()))?;
     let key = me.actions(&gateway).set_key_state(id, state).await?;
     let name = shown_name(&key);
     let undo = format!("/portal/console/keys/{}/state", layout::encoded(&key.id));
     let done = match state {
-        KeyState::Active => Confirmation::new(format!("Key {name} enabled.")),
+        KeyState::Active => Confirmation::new(format!("Key {name} enabled."))
+            .undone_by(&undo, &[("state", KeyState::Disabled.as_str())]),
         KeyState::Disabled => Confirmation::new(format!(
             "Key {name} disabled: requests with it are refused from now on."
         ))

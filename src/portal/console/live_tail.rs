@@ -27,7 +27,7 @@ impl Filter {
         let Some(text) = non_empty(self.outcome.as_ref()) else {
             return Ok(None);
         };
-        let unknown = || PortalError::Invalid("No request ends in that way.".into());
+        let unknown = || PortalError::Invalid("Unknown outcome.".into());
         Outcome::parse(text).map(Some).ok_or_else(unknown)
     }
 

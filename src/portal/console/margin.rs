@@ -104,7 +104,7 @@ pub(crate) async fn show(
         h1 { "Margin" }
         p.muted {
             "Charges compared with the cost at providers, for deployments whose cost is configured ("
-            code { "cost" } "). The margin is of those calls alone."
+            code { "cost" } "). Margin covers only those calls."
         }
         (choice(days))
         @if rows.is_empty() {

@@ -139,7 +139,7 @@ pub(crate) async fn confirm_disable(
     let title = format!("Disable {}?", model.id);
     let content = html! {
         h1 { (title) }
-        p { "From the next request on, it cannot be called: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
+        p { "It can no longer be called: every request for it gets 404 " code { "model_not_found" } ". Running requests finish. You can enable it again at any time." }
         @if let Some(first) = first {
             p {
                 "These hybrids then choose among their other models: " code { (first.id) }
@@ -191,6 +191,6 @@ fn flag(sent: Option<&str>) -> Result<Option<bool>, PortalError> {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),
-        Some(_) => Err(PortalError::Invalid("That is neither yes nor no.".into())),
+        Some(_) => Err(PortalError::Invalid("Invalid value.".into())),
     }
 }

@@ -74,7 +74,7 @@ fn facts(call: &Call) -> Markup {
             dt { "Requested model" } dd { code { (call.model) } }
             dt { "Answered by" } dd { code { (call.routed_model) } }
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
-            dt { "Response" } dd { @if call.stream { "a stream" } @else { "one answer" } }
+            dt { "Response" } dd { @if call.stream { "Streamed" } @else { "Not streamed" } }
             dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }
             dt { "Time to first byte" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "No response" } } }
             dt { "Duration" } dd { (duration(call.ended_ms - call.admitted_ms)) }

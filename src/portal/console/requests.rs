@@ -128,7 +128,7 @@ async fn find_by_id(
         h1 { "Requests" }
         (find_form(id))
         @if calls.is_empty() && refused.is_empty() {
-            p.empty { "No matching requests. One that was refused without a known key is in the log alone." }
+            p.empty { "No matching requests. Requests refused without a known key are only in the log." }
         } @else {
             p { (formatting::count((calls.len() + refused.len()) as u64)) " requests have this ID." }
         }

@@ -119,7 +119,7 @@ pub(crate) async fn sign_in(
         .attempt(&Attempt::operator_token(peer))
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     if !gateway.operator_token.matches(sent.secret.trim()) {
-        let problem = Some("This is not the operator token.");
+        let problem = Some("Wrong operator token.");
         let mut response = with_visit(&gateway, &headers, |visit| form(visit, &to, problem));
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     own, rotation, shown_name, state,
-    terms::{TermsForm, expiry_field, limit_fields, model_fields, project_field},
+    terms::{TermsForm, expiry_field, fields_of, limit_fields, model_fields, project_field},
 };
 use crate::{
     base::timestamp,
@@ -159,7 +159,7 @@ pub(crate) async fn change(
             ..KeyChange::default()
         };
         gateway.ledger.change_key(&key.id, change).await?;
-        return Ok(me.redirect("/portal/keys", &saved(name)));
+        return Ok(me.redirect("/portal/keys", &saved(name, &key, Vec::new())));
     }
     let wanted = match form.terms.checked(&gateway, &projects, Some(&key)) {
         Ok(wanted) => wanted,
@@ -170,9 +170,17 @@ pub(crate) async fn change(
     };
     let change = wanted.into_change(name);
     gateway.ledger.change_key(&key.id, change).await?;
-    Ok(me.redirect("/portal/keys", &saved(name)))
+    Ok(me.redirect("/portal/keys", &saved(name, &key, fields_of(&key))))
 }
 
-fn saved(name: &str) -> Confirmation {
+/// Undone by the name and the `terms` that the key had before.
+fn saved(name: &str, before: &Key, terms: Vec<(String, String)>) -> Confirmation {
+    let former = ("name".to_owned(), shown_name(before).to_owned());
+    let fields: Vec<_> = [former].into_iter().chain(terms).collect();
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
     Confirmation::new(format!("Key {name} saved."))
+        .undone_by(&format!("/portal/keys/{}", before.id), &fields)
 }

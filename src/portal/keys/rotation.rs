@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{create::secret_once, details, own};
+use super::{create::secret_once, details, own, shown_name};
 use crate::{
+    base::timestamp,
     gateway::Gateway,
     ledger::{DEFAULT_GRACE, Key},
     portal::{
@@ -15,6 +19,7 @@ use crate::{
         form::{SignedForm, is_first_submission, once_field},
         formatting::moment,
         layout::{self, Page, Place},
+        question::Question,
         session::SignedIn,
     },
 };
@@ -55,23 +60,63 @@ pub(crate) struct RotateForm {
     grace: String,
     #[serde(default)]
     once: String,
+    /// Not empty once the person has seen the question.
+    #[serde(default)]
+    confirmed: String,
+}
+
+/// The secrets that a rotation with this grace ends at once, as they are shown. At most two are valid after it.
+fn ending(key: &Key, grace: u32) -> Vec<String> {
+    let previous = key.previous_at(timestamp::now());
+    let previous = previous.map(|previous| previous.prefix.as_str());
+    let current = (grace == 0).then_some(key.prefix.as_str());
+    let ending = previous.into_iter().chain(current);
+    ending.map(|prefix| format!("{prefix}…")).collect()
+}
+
+/// Asks before secrets end at once, which cannot be undone.
+fn ask(me: &SignedIn, key: &Key, form: &RotateForm, ending: &[String]) -> Page {
+    let back = format!("/portal/keys/{}", key.id);
+    let question = Question {
+        title: &format!("Rotate {} now?", shown_name(key)),
+        consequences: &format!(
+            "Requests with {} are refused from then on. An ended secret cannot be restored.",
+            ending.join(" or ")
+        ),
+        path: &format!("{back}/rotate"),
+        fields: &[
+            ("grace", &form.grace),
+            ("once", &form.once),
+            ("confirmed", "yes"),
+        ],
+        yes: "Rotate key now",
+        no: ("Cancel", &back),
+    };
+    let content = question.shown(&me.token_field());
+    layout::page(me, Place::Keys, "Rotate key", &content)
 }
 
 pub(crate) async fn rotate(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
     SignedForm { me, form }: SignedForm<RotateForm>,
-) -> Result<Page, PortalError> {
+) -> Result<Response, PortalError> {
     let key = own(&gateway, &me, &id).await?;
     let mut graces = GRACES.into_iter().map(|(seconds, _)| seconds);
     let Some(grace) = graces.find(|seconds| seconds.to_string() == form.grace) else {
         let problem = "Choose one of the times in the list.";
-        return details::page(&gateway, &me, &key, Some(problem)).await;
+        let page = details::page(&gateway, &me, &key, Some(problem)).await?;
+        return Ok(page.into_response());
     };
+    let ending = ending(&key, grace);
+    if !ending.is_empty() && form.confirmed.is_empty() {
+        return Ok(ask(&me, &key, &form, &ending).into_response());
+    }
     if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a secret is shown once. If you have not copied it, \
                        rotate the key again.";
-        return details::page(&gateway, &me, &key, Some(problem)).await;
+        let page = details::page(&gateway, &me, &key, Some(problem)).await?;
+        return Ok(page.into_response());
     }
     let (key, secret) = gateway.ledger.rotate_key(&key.id, grace).await?;
     let ends = html! {
@@ -84,5 +129,5 @@ pub(crate) async fn rotate(
         }
     };
     let content = secret_once(&gateway, "New secret", &key, &secret, &ends);
-    Ok(layout::page(&me, Place::Keys, "New secret", &content))
+    Ok(layout::page(&me, Place::Keys, "New secret", &content).into_response())
 }

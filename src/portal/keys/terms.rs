@@ -103,7 +103,8 @@ fn project(id: &str, projects: &[Project]) -> Result<Option<String>, String> {
     }
 }
 
-/// The end of the last day, in UTC. A key that has this last day already keeps its time.
+/// The end of the last day, in UTC. A key that has this last day already keeps its time. The form that undoes a change
+/// names the time itself, which may be over.
 fn expiry(day: &str, before: Option<&Key>) -> Result<Option<i64>, String> {
     let day = day.trim();
     if day.is_empty() {
@@ -113,12 +114,34 @@ fn expiry(day: &str, before: Option<&Key>) -> Result<Option<i64>, String> {
     if let Some(at) = present.filter(|at| last_day(*at) == day) {
         return Ok(Some(at));
     }
+    if let Some(at) = timestamp::read(day) {
+        return Ok(Some(at));
+    }
     let begin = timestamp::read(&format!("{day}T00:00:00Z"));
     let end = begin.map(|begin| begin + DAY);
     match end.filter(|end| *end > timestamp::now()) {
         Some(end) => Ok(Some(end)),
         None => Err("The last day of a key is today or later, for example 2030-01-31.".into()),
     }
+}
+
+/// The fields of the form that gives a key back its project and terms.
+pub(crate) fn fields_of(key: &Key) -> Vec<(String, String)> {
+    let terms = &key.terms;
+    let ceiling = |ceiling: Option<u32>| ceiling.map_or_else(String::new, |it| it.to_string());
+    let fields = [
+        ("project", key.payer.project().to_owned()),
+        (
+            "expires",
+            terms.expires_at.map_or_else(String::new, timestamp::shown),
+        ),
+        ("rpm", ceiling(terms.rpm)),
+        ("tpm", ceiling(terms.tpm)),
+    ];
+    let fields = fields.map(|(name, value)| (name.to_owned(), value));
+    let models = terms.models.iter().flatten();
+    let models = models.map(|id| (format!("{MODEL_FIELD}{id}"), "on".to_owned()));
+    fields.into_iter().chain(models).collect()
 }
 
 /// The last day on which a key with this expiry works.
@@ -131,7 +154,9 @@ fn ceiling(text: &str, what: &str) -> Result<Option<u32>, String> {
         "" => Ok(None),
         text => match text.parse() {
             Ok(ceiling) if ceiling > 0 => Ok(Some(ceiling)),
-            _ => Err(format!("{what} are a number from 1 on, or empty.")),
+            _ => Err(format!(
+                "{what}: enter a whole number from 1, or leave it empty."
+            )),
         },
     }
 }
@@ -208,6 +233,8 @@ mod tests {
         assert_eq!(timestamp::shown(end), "3000-01-01T00:00:00Z");
         assert_eq!(last_day(end), "2999-12-31");
         assert_eq!(expiry(" ", None), Ok(None));
+        let exact = timestamp::read("2020-01-01T12:34:56Z");
+        assert_eq!(expiry("2020-01-01T12:34:56Z", None), Ok(exact));
         let today = timestamp::day(timestamp::now());
         assert!(expiry(&today, None).is_ok());
         for wrong in ["2020-01-01", "31.1.2030", "2030-02-30", "tomorrow"] {

@@ -138,7 +138,7 @@ fn made(gateway: &Gateway, me: &SignedIn, link: &OneTimeLink) -> Response {
         } @else {
             p {
                 "This link is for " strong { (link.email) } ". It works once, until "
-                (moment(link.expires_at)) ", and is not shown again. Pass it on yourself: anyone who has it can join."
+                (moment(link.expires_at)) ", and is not shown again. Send it yourself: anyone who has it can join."
             }
             div.copyable.secret {
                 code #new-link { (link.url.reveal()) }

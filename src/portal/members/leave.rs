@@ -20,7 +20,7 @@ use crate::{
 pub(crate) async fn confirm(me: SignedIn) -> Result<Page, PortalError> {
     let question = Question {
         title: "Leave this account?",
-        consequences: "You are signed out everywhere and cannot sign in any more, and the keys that you made are deleted for good. To come back you need a new invitation.",
+        consequences: "You are signed out everywhere and cannot sign in any more, and the keys that you made are permanently deleted. To come back you need a new invitation.",
         path: "/portal/members/leave",
         fields: &[],
         yes: "Leave account",

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, extract::State, response::Response};
+use axum::{
+    Extension,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use maud::{Markup, html};
 
 use super::{
@@ -16,7 +20,8 @@ use crate::{
         confirmation::Confirmation,
         error::PortalError,
         form::{EmptyForm, SignedForm},
-        layout,
+        layout::{self, Place},
+        question::Question,
         session::SignedIn,
         settings::{
             self, Section,
@@ -24,6 +29,8 @@ use crate::{
         },
     },
 };
+
+const DISCONNECT: &str = "/portal/oidc/disconnect";
 
 /// The section of the settings page, with the problem of its form; empty without an issuer.
 pub(crate) async fn section(
@@ -49,10 +56,7 @@ pub(crate) async fn section(
                 @if me.person.second_factor_at.is_some() {
                     p.muted { "When you sign in with " (name) ", no code is asked for here: its own two-factor authentication counts." }
                 }
-                form method="post" action="/portal/oidc/disconnect" {
-                    (me.token_field())
-                    button type="submit" { "Disconnect " (name) }
-                }
+                a.button href=(DISCONNECT) { "Disconnect " (name) }
             } @else {
                 p { "Connect " (name) " to sign in without your password." }
                 form.stack method="post" action="/portal/oidc/connect" {
@@ -83,6 +87,30 @@ pub(crate) async fn connect(
         }
         Err(refusal) => refusal.page(name),
     })
+}
+
+/// Asks before the identity is disconnected; to connect it again takes a new sign-in there.
+pub(crate) async fn confirm_disconnect(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Response, PortalError> {
+    let name = issuer(&gateway)?.name();
+    if me.person.password.is_none() {
+        return Ok(layout::redirect(settings::PATH));
+    }
+    let title = format!("Disconnect {name}?");
+    let question = Question {
+        title: &title,
+        consequences: &format!(
+            "You can no longer sign in with {name}, only with your password. To connect it again, you need your password and a sign-in at {name}."
+        ),
+        path: DISCONNECT,
+        fields: &[],
+        yes: &format!("Disconnect {name}"),
+        no: ("Cancel", settings::PATH),
+    };
+    let content = question.shown(&me.token_field());
+    Ok(layout::page(&me, Place::Settings, &title, &content).into_response())
 }
 
 /// Disconnects the identity. If it is the only way to sign in, nothing is changed, and the page says why.

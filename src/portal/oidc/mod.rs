@@ -55,7 +55,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/oidc/start", get(start))
         .route("/portal/oidc/callback", get(callback))
         .route("/portal/oidc/connect", post(connections::connect))
-        .route("/portal/oidc/disconnect", post(connections::disconnect))
+        .route(
+            "/portal/oidc/disconnect",
+            get(connections::confirm_disconnect).post(connections::disconnect),
+        )
 }
 
 fn issuer(gateway: &Gateway) -> Result<&Issuer, PortalError> {

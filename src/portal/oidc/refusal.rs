@@ -91,13 +91,13 @@ impl Refusal {
             Self::Declined => (
                 Status::FORBIDDEN,
                 format!(
-                    "{issuer} was not allowed to tell us who you are, so nothing was changed."
+                    "The sign-in at {issuer} was declined, so nothing was changed."
                 ),
             ),
             Self::IssuerError(_) | Self::Oidc(OidcError::Refused(_)) => (
                 Status::BAD_REQUEST,
                 format!(
-                    "{issuer} could not tell us who you are. Begin again; if that does not help, \
+                    "{issuer} could not tell us who you are. Start again; if that does not help, \
                      tell the operator of this gateway."
                 ),
             ),
@@ -111,8 +111,8 @@ impl Refusal {
             Self::NoAddress => (
                 Status::FORBIDDEN,
                 format!(
-                    "{issuer} does not vouch for your email address. Have it verified there, then \
-                     begin again."
+                    "{issuer} has not verified your email address. Have it verified there, then \
+                     start again."
                 ),
             ),
             Self::NotAdmitted => (

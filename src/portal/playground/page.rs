@@ -93,7 +93,7 @@ fn introduction(balance: Option<NanoUsd>) -> Markup {
         }
         noscript {
             p.muted {
-                "An answer appears when it is complete, and the conversation is part of the page alone. With JavaScript, \
+                "An answer appears when it is complete, and the conversation is kept only in this page. With JavaScript, \
                  answers appear as they are written, and you can compare models."
             }
         }
@@ -208,7 +208,7 @@ fn settings<'a>(models: impl Iterator<Item = &'a Model>, fields: &Fields) -> Mar
                 " JSON mode (ask for JSON in the message too)"
             }
             p.muted data-notes {
-                "An empty setting is left out. "
+                "Empty settings are not sent. "
                 @for note in models.filter_map(note) { (note) " " }
             }
         }

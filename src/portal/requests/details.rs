@@ -60,10 +60,10 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
                 dd { code { (call.routed_model) } }
             } @else if call.routed_model != call.model {
                 dt { "Chosen model" }
-                dd { code { (call.routed_model) } " " span.muted { "It did not answer." } }
+                dd { code { (call.routed_model) } " " span.muted { "No response" } }
             }
             dt { "Response" }
-            dd { @if call.stream { "Streamed" } @else { "In one piece" } }
+            dd { @if call.stream { "Streamed" } @else { "Not streamed" } }
             dt { "Time to first byte" }
             dd {
                 @match first_byte {

@@ -19,7 +19,7 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
         ),
         Outcome::ProviderFailed => (
             "Failed",
-            "The model could not answer, and nothing of an answer was sent. Nothing was charged.",
+            "The model could not answer, and no part of an answer was sent. Nothing was charged.",
         ),
         Outcome::Interrupted => (
             "Interrupted",
@@ -63,7 +63,7 @@ pub(crate) fn explanation(call: &Call) -> String {
     let more = match (call.outcome, call.failure.as_deref()) {
         (Outcome::ProviderFailed, Some(failure)) => advice(RecordedFailure::read(failure)),
         (Outcome::ClientLeft, _) if call.charged.is_some() => {
-            "The model went on, and everything that it used is charged."
+            "The model continued, and everything it used was charged."
         }
         (Outcome::ClientLeft, _) => "Nothing was charged.",
         _ => return explanation.to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn explanation(call: &Call) -> String {
 fn advice(failure: RecordedFailure) -> &'static str {
     match failure {
         RecordedFailure::Refused => {
-            "The model refused this request as it is: it will fail again unchanged. The error that your \
+            "The model rejected this request: sent again unchanged, it will fail again. The error that your \
              client received says what to change."
         }
         RecordedFailure::RateLimited => {

@@ -42,7 +42,7 @@ impl RefusedQuery {
     pub(crate) fn page(&self) -> Result<RefusedPage<'_>, PortalError> {
         let status = non_empty(self.status.as_ref()).map(|text| {
             let status = text.parse().ok().filter(|status| *status > 0);
-            status.ok_or_else(|| PortalError::Invalid("This is not an HTTP status.".into()))
+            status.ok_or_else(|| PortalError::Invalid("Invalid HTTP status.".into()))
         });
         let before = non_empty(self.before.as_ref()).map(|text| {
             let unknown = || PortalError::Invalid("There is no such page of requests.".into());

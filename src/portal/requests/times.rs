@@ -74,7 +74,7 @@ impl Times {
         let invalid = |message: &str| PortalError::Invalid(message.into());
         let preset = non_empty(last).map(|text| {
             let mut all = Last::ALL.into_iter();
-            let unknown = || invalid("There is no such period. Choose one of the list.");
+            let unknown = || invalid("There is no such period. Choose one from the list.");
             all.find(|last| last.as_str() == text).ok_or_else(unknown)
         });
         let preset = preset.transpose()?;

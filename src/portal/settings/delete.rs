@@ -88,7 +88,7 @@ async fn page(
         }
         p {
             "You can create a new account with the same email afterwards."
-            @if gateway.portal.starter_credit.is_some() { " It gets no starter credit again." }
+            @if gateway.portal.starter_credit.is_some() { " You will not get starter credit again." }
         }
         form.stack method="post" action="/portal/settings/delete" {
             (me.token_field())
@@ -131,7 +131,7 @@ pub(super) async fn delete(
         h1 { "Your account is deleted" }
         p { "Its API keys no longer work, and its members can no longer sign in." }
         @if forfeited.nanos() > 0 { p { "Its remaining credit was " (money(forfeited)) "." } }
-        p { "Its ID was " code { (me.account.id) } ". Name it if you have a question about a payment." }
+        p { "Its ID was " code { (me.account.id) } ". Quote it if you have a question about a payment." }
     };
     let mut response = layout::plain("Your account is deleted", &content).into_response();
     let (headers, secure) = (response.headers_mut(), gateway.portal.is_secure());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 
-use super::PATH;
+use super::{PATH, framed};
 use crate::{
     backoffice::Session,
     base::timestamp,
@@ -15,11 +15,15 @@ use crate::{
         error::PortalError,
         form::{EmptyForm, SignedForm},
         formatting::moment,
+        layout::Page,
+        question::Question,
         session::SignedIn,
         table::scrolled,
         user_agent,
     },
 };
+
+const SESSIONS: &str = "/portal/settings/sessions";
 
 pub(super) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
     let (backoffice, now) = (&gateway.backoffice, timestamp::now());
@@ -28,10 +32,7 @@ pub(super) async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, 
         section #sessions {
             h2 { "Sessions" }
             (table(me, &sessions))
-            form method="post" action="/portal/settings/sessions" {
-                (me.token_field())
-                button type="submit" disabled[sessions.len() < 2] { "Sign out everywhere else" }
-            }
+            @if sessions.len() > 1 { a.button href=(SESSIONS) { "Sign out everywhere else" } }
         }
     })
 }
@@ -58,6 +59,23 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
             }
         }))
     }
+}
+
+/// Asks before other browsers are signed out, where something may be half written.
+pub(super) async fn confirm(me: SignedIn) -> Page {
+    let question = Question {
+        title: "Sign out everywhere else?",
+        consequences: "All other browsers in which you are signed in have to sign in again. What is typed there and not yet saved is lost. This browser stays signed in.",
+        path: SESSIONS,
+        fields: &[],
+        yes: "Sign out everywhere else",
+        no: ("Cancel", PATH),
+    };
+    framed(
+        &me,
+        "Sign out everywhere else",
+        &question.shown(&me.token_field()),
+    )
 }
 
 pub(super) async fn end_others(

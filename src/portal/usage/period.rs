@@ -76,7 +76,7 @@ impl Period {
             return Ok(DEFAULT);
         };
         let found = Self::PRESETS.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| invalid("There is no such period. Choose one of the list."))
+        found.ok_or_else(|| invalid("There is no such period. Choose one from the list."))
     }
 
     fn between(from: Date, to: Date) -> Result<Self, PortalError> {

@@ -79,6 +79,8 @@ export const STATES = [
   page('two-factor', '/portal/settings/two-factor', 'Two-factor authentication', 'authenticator app', 'Set up'),
   page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Cancel'),
   page('leave', '/portal/members/leave', 'Leave this account?', 'Cancel'),
+  page('sign-out-elsewhere', '/portal/settings/sessions', 'Sign out everywhere else?', 'Cancel'),
+  page('top-up-off', '/portal/billing/top-up/off', 'Turn off auto top-up?', 'Cancel'),
   page('deleted-keys', '/portal/keys/deleted', 'Deleted keys', 'stays in your history'),
   page('nothing-found', '/portal/requests?outcome=lost', 'No matching requests.'),
   {

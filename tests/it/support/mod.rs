@@ -32,6 +32,7 @@ pub mod redis_server;
 pub mod refused;
 pub mod responses;
 pub mod retries;
+pub mod routes;
 pub mod schema;
 pub mod second_factor;
 pub mod serving;

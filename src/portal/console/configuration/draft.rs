@@ -151,7 +151,10 @@ impl Draft {
             _ => self.name.clone(),
         };
         if name.is_empty() {
-            return Err(vec![format!("Give the {} a name.", self.kind.as_str())]);
+            return Err(vec![format!(
+                "Enter a name for the {}.",
+                self.kind.as_str()
+            )]);
         }
         let found = known(&name);
         let is_there = found.is_some_and(|entry| entry.current().is_some());

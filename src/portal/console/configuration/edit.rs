@@ -102,8 +102,8 @@ fn about(entry: &Entry) -> Markup {
         @if entry.is_outdated() {
             p.notice {
                 @match entry.original.is_some() {
-                    true => "The file’s entry was changed after this change was made here. What is set here counts.",
-                    false => "The file has no such entry any more. What is set here counts.",
+                    true => "The file’s entry changed after this change was made here. The change made here applies.",
+                    false => "The file no longer has this entry. The change made here applies.",
                 }
             }
         }
@@ -141,7 +141,7 @@ fn form(me: &SignedInOperator, draft: &Draft) -> Markup {
 
 fn name_label(kind: Kind) -> Markup {
     match kind {
-        Kind::Model => html! { "ID " span.muted { "(what callers write, e.g. house-model)" } },
+        Kind::Model => html! { "ID " span.muted { "(name used in requests, e.g. house-model)" } },
         Kind::Alias => html! { "Alias " span.muted { "(a name, or its beginning and *)" } },
         _ => html! { "Name" },
     }

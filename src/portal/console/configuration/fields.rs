@@ -42,7 +42,7 @@ pub(super) fn fields(kind: Kind, entry: &Table, routes: &Routes) -> Vec<Field> {
         Kind::Alias => vec![field(
             "model",
             "Model",
-            "that requests with this name call",
+            "used for requests with this name",
             models(routes, false),
         )],
         Kind::Deployment => deployment_fields(routes),
@@ -98,10 +98,10 @@ fn model_fields(is_hybrid: bool) -> Vec<Field> {
     let empty = "tokens; empty: the default";
     fields.extend([
         field("context_length", "Context length", empty, Input::Number),
-        field("max_output", "Longest output", empty, Input::Number),
+        field("max_output", "Max output", empty, Input::Number),
         field(
             "min_output",
-            "Least output budget",
+            "Minimum output budget",
             "tokens; empty: none",
             Input::Number,
         ),
@@ -124,7 +124,7 @@ fn deployment_fields(routes: &Routes) -> Vec<Field> {
         ),
         field(
             "upstream_model",
-            "Upstream’s model name",
+            "Upstream model",
             "empty: the model’s ID",
             Input::Text,
         ),
@@ -165,12 +165,7 @@ fn provider_fields() -> Vec<Field> {
     let kinds = ["openai", "anthropic", "gemini", "simulator"]
         .map(|kind| (kind.to_owned(), kind.to_owned()));
     vec![
-        field(
-            "kind",
-            "Kind",
-            "the API that it speaks",
-            Input::Choice(kinds.into()),
-        ),
+        field("kind", "Kind", "API protocol", Input::Choice(kinds.into())),
         field(
             "base_url",
             "Base URL",

@@ -53,7 +53,7 @@ pub(crate) async fn versions(
         @else { (table(&me, &listed, &shown)) }
         (paging::links("versions", newest.as_deref(), older.as_deref()))
         @if !shown.newest.changes.is_empty() {
-            h2 { "The file alone" }
+            h2 { "File only" }
             (roll_back_form(&me, 0, &shown, "Roll back to the file"))
         }
     };
@@ -78,8 +78,8 @@ fn table(me: &SignedInOperator, listed: &[ConfigVersion], shown: &Shown) -> Mark
                             a href={ (PATH) "/history/" (version.number) } { "Version " (version.number) }
                             @if version.number == shown.in_use() { " " span.badge.good { "In use" } }
                         }
-                        td data-label="When" { (moment(version.at_ms.div_euclid(1_000))) }
-                        td data-label="Who" { (version.actor) }
+                        td { (moment(version.at_ms.div_euclid(1_000))) }
+                        td { (version.actor) }
                         td.prose data-label="Note" { @if version.note.is_empty() { span.muted { "–" } } @else { (version.note) } }
                         td {
                             @if version.number != shown.newest.number {

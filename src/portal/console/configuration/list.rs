@@ -43,7 +43,7 @@ pub(crate) async fn list(
         h1 { "Configuration" }
         p {
             "Models, aliases, deployments and providers of the configuration file and the built-in catalog. What you change here \
-             takes effect at once at every gateway, and stays until you change it again. The file is not written."
+             takes effect at once at every gateway, and stays until you change it again. The file is not changed."
         }
         (state(&shown, newest.first(), &reports))
         @if !changed.is_empty() { (differences(&changed, &shown)) }
@@ -122,7 +122,7 @@ fn differences(changed: &[&Entry], shown: &Shown) -> Markup {
 /// The lines of one side that the other does not have.
 fn side(text: Option<String>, other: Option<String>) -> Markup {
     let Some(text) = text else {
-        return html! { span.muted { "not there" } };
+        return html! { span.muted { "none" } };
     };
     let other = other.unwrap_or_default();
     let lines: Vec<_> = text
@@ -130,7 +130,7 @@ fn side(text: Option<String>, other: Option<String>) -> Markup {
         .filter(|line| !other.lines().any(|same| same == *line))
         .collect();
     html! {
-        @if lines.is_empty() { span.muted { "nothing else" } }
+        @if lines.is_empty() { span.muted { "no other differences" } }
         @else { pre.side { @for line in lines { (line) "\n" } } }
     }
 }
@@ -153,7 +153,7 @@ fn section(kind: Kind, entries: &[Entry], routes: &Routes) -> Markup {
                         td data-label="From" { (badge(entry)) }
                         td {
                             a href=(edit_path(kind, &entry.name)) {
-                                @if entry.current().is_some() { "Edit" } @else { "Put back" }
+                                @if entry.current().is_some() { "Edit" } @else { "Restore" }
                                 span.unseen { " " (entry.name) }
                             }
                         }

@@ -109,8 +109,8 @@ async fn conflict(
                 @if let Some((newest, _)) = &newest {
                     ": version " (newest.number) " by " (newest.actor) ", " (moment(newest.at_ms.div_euclid(1_000)))
                 }
-                ". Nothing of yours was applied, and nothing is lost: look at "
-                a href={ (PATH) "/history/" (number) } { "what was changed" }
+                ". Your change was not applied; your input is kept. See "
+                a href={ (PATH) "/history/" (number) } { "what changed" }
                 ", then preview your change again."
             }
         }
