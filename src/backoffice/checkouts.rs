@@ -35,6 +35,8 @@ pub(crate) struct Checkout {
     pub created_at: i64,
     /// Whether it is an automatic top-up.
     pub automatic: bool,
+    /// The consent under which an automatic top-up was begun.
+    pub consent_id: Option<String>,
     /// When and why an automatic payment failed.
     pub failed: Option<(i64, String)>,
     pub receipt: Option<Receipt>,
@@ -75,7 +77,7 @@ macro_rules! checkouts_where {
     ($condition:literal) => {
         concat!(
             "SELECT id, provider, session, account_id, person, amount, created_at,
-                 automatic, failed_at, failure, paid_at, paid_amount, expires_at, grant_id, receipt
+                 automatic, consent_id, failed_at, failure, paid_at, paid_amount, expires_at, grant_id, receipt
              FROM backoffice_checkouts WHERE ",
             $condition
         )
@@ -285,6 +287,7 @@ impl Checkout {
             amount: NanoUsd::new(row.int()?),
             created_at: row.int()?,
             automatic: row.int()? != 0,
+            consent_id: row.text_or_null()?,
             failed: row.int_or_null()?.zip(row.text_or_null()?),
             receipt: None,
         };

@@ -167,6 +167,7 @@ const CHECKOUTS: Table = Table {
         Column::int("expires_at"),
         Column::text("grant_id"),
         Column::int("automatic"),
+        Column::text("consent_id"),
         Column::int("failed_at"),
         Column::text("failure"),
         Column::text("receipt"),
@@ -214,6 +215,7 @@ const TOP_UPS: Table = Table {
         Column::int("amount"),
         Column::int("monthly_max"),
         Column::text("consent"),
+        Column::text("consent_id"),
         Column::text("consent_by"),
         Column::int("consent_at"),
         Column::text("provider"),
@@ -222,6 +224,7 @@ const TOP_UPS: Table = Table {
         Column::text("problem"),
         Column::int("next_at"),
         Column::int("claims"),
+        Column::int("told_month"),
     ],
     identity: None,
 };

@@ -81,7 +81,7 @@ pub(crate) use self::{
     sessions::Session,
     statements::StoredStatement,
     throttle::{Attempt, Throttle},
-    top_ups::{NewTopUp, TopUp, TopUpState, UNKNOWN},
+    top_ups::{Bought, NewTopUp, TopUp, TopUpState, UNKNOWN},
 };
 use self::{
     postgres::PostgresStore,

@@ -141,6 +141,8 @@ macro_rules! tables {
                 grant_id    TEXT,
                 -- 1 for an automatic top-up: a payment with a saved card, without a person.
                 automatic   BIGINT NOT NULL,
+                -- The consent under which an automatic top-up was begun.
+                consent_id  TEXT,
                 -- When and why an automatic payment failed; NULL while it is not known or was paid.
                 failed_at   BIGINT,
                 failure     TEXT,
@@ -187,8 +189,9 @@ macro_rules! tables {
                 threshold   BIGINT NOT NULL,
                 amount      BIGINT NOT NULL,
                 monthly_max BIGINT NOT NULL,
-                -- The words that were agreed to, by whom and when.
+                -- The words that were agreed to, by whom and when, and a random ID of that consent.
                 consent     TEXT NOT NULL,
+                consent_id  TEXT NOT NULL,
                 consent_by  TEXT NOT NULL,
                 consent_at  BIGINT NOT NULL,
                 -- The provider, and its IDs of the customer and of the saved card; NULL until a card is saved.
@@ -200,7 +203,9 @@ macro_rules! tables {
                 -- When a gateway looks at it next, or until when one has claimed it.
                 next_at     BIGINT NOT NULL,
                 -- How often it was claimed; decides which gateway's claim counts.
-                claims      BIGINT NOT NULL
+                claims      BIGINT NOT NULL,
+                -- The first second of the last month for which people were told that its maximum is reached; or 0.
+                told_month  BIGINT NOT NULL
             );
             CREATE INDEX backoffice_top_ups_due ON backoffice_top_ups (next_at);
             CREATE TABLE backoffice_alerts (

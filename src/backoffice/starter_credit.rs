@@ -68,11 +68,25 @@ impl Backoffice {
     ) -> Result<Vec<String>, BackofficeError> {
         let key = self.secret(KEY, now).await?;
         let hash = |parts: &[&str]| hex(&key.sign(Signed::StarterCredit, parts));
-        let mut hashes = vec![hash(&["email", &email_key(&person.email)])];
+        let mut hashes = vec![hash(&["email", &mailbox(&person.email)])];
         for (issuer, subject) in self.identities_of(&person.id).await? {
             hashes.push(hash(&["identity", &issuer, &subject]));
         }
         Ok(hashes)
+    }
+}
+
+/// An address without what its owner can vary at will: the case of letters, what is after a `+`, and at Gmail also dots.
+fn mailbox(email: &str) -> String {
+    let key = email_key(email);
+    let Some((local, host)) = key.rsplit_once('@') else {
+        return key;
+    };
+    let name = local.split('+').next().filter(|name| !name.is_empty());
+    let name = name.unwrap_or(local);
+    match host {
+        "gmail.com" | "googlemail.com" => format!("{}@gmail.com", name.replace('.', "")),
+        _ => format!("{name}@{host}"),
     }
 }
 
@@ -81,4 +95,23 @@ fn select(hash: &str) -> Statement {
         "SELECT claim FROM backoffice_spent WHERE digest = $1",
         [hash.into()],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mailbox;
+
+    #[test]
+    fn variants_of_an_address_are_one_mailbox() {
+        for (email, expected) in [
+            ("ada@example.com", "ada@example.com"),
+            (" Ada+Work+2@Example.com ", "ada@example.com"),
+            ("a.da@example.com", "a.da@example.com"),
+            ("A.d.a+x@GoogleMail.com", "ada@gmail.com"),
+            ("+ada@example.com", "+ada@example.com"),
+            ("ada", "ada"),
+        ] {
+            assert_eq!(mailbox(email), expected, "{email}");
+        }
+    }
 }

@@ -1,15 +1,15 @@
-//! Automatic top-ups: their settings, and the attempts to pay.
+//! Automatic top-ups: their settings, and the attempts to pay (`attempts.rs`).
 //!
-//! An attempt is a checkout without a person. It is stored before the provider is called, in a transaction that locks
-//! the account's settings: so at most one attempt of an account is open, and the attempts of a month that were paid or
-//! may have been stay within its maximum, however many gateways try at once and wherever one of them dies.
+//! Each time a person agrees to settings, that consent has an ID of its own. An attempt belongs to the consent under which
+//! it was begun, and is charged under no other.
 
+pub(crate) use self::attempts::Bought;
+use self::attempts::fail;
 use super::{
     Backoffice, BackofficeError, Checkout,
-    checkouts::{checkout_by_id, checkouts_where, first_checkout, new_checkout_id},
     sql::{Row, Statement, statement, unexpected},
 };
-use crate::base::money::NanoUsd;
+use crate::base::{keys::random_id, money::NanoUsd};
 
 /// Why an attempt is given up whose outcome is not known: it counts as paid against the maximum of the month.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -49,6 +49,7 @@ pub(crate) struct TopUp {
     pub monthly_max: NanoUsd,
     /// The words that were agreed to, by whom and when.
     pub consent: String,
+    pub consent_id: String,
     pub consent_by: String,
     pub consent_at: i64,
     pub provider: String,
@@ -58,6 +59,28 @@ pub(crate) struct TopUp {
     pub problem: Option<String>,
     /// How often it was claimed.
     pub claims: i64,
+    /// The first second of the last month for which people were told that its maximum is reached; or 0.
+    pub told_month: i64,
+}
+
+impl TopUp {
+    /// Whether an attempt may be charged: it was begun under the present consent, which was not withdrawn.
+    pub(crate) fn allows(&self, attempt: &Checkout) -> bool {
+        self.state == TopUpState::On
+            && attempt.consent_id.as_deref() == Some(self.consent_id.as_str())
+            && attempt.amount <= self.monthly_max
+    }
+
+    /// Whether nothing more can be bought in a month in which this was bought. While an attempt is open, that is not
+    /// known: it may fail.
+    pub(crate) fn is_at_maximum(&self, bought: Bought) -> bool {
+        self.state == TopUpState::On
+            && bought.pending == NanoUsd::default()
+            && self
+                .amount
+                .checked_add(bought.sum())
+                .is_none_or(|sum| sum > self.monthly_max)
+    }
 }
 
 /// Settings as a person has agreed to them.
@@ -75,8 +98,8 @@ pub(crate) struct NewTopUp {
 
 macro_rules! columns {
     () => {
-        "account_id, state, threshold, amount, monthly_max, consent, consent_by, consent_at, provider,
-         customer, card, problem, claims"
+        "account_id, state, threshold, amount, monthly_max, consent, consent_id, consent_by, consent_at,
+         provider, customer, card, problem, claims, told_month"
     };
 }
 
@@ -87,22 +110,8 @@ macro_rules! is_open {
     };
 }
 
-/// What the attempts of an account since a time have cost or may have cost: those that were paid since, that were given up
-/// since without a known outcome, and one that is open, because it may be paid at any time.
-macro_rules! spent_since {
-    ($account:literal, $since:literal) => {
-        concat!(
-            "SELECT CAST(coalesce(sum(coalesce(paid_amount, amount)), 0) AS BIGINT) FROM backoffice_checkouts
-             WHERE account_id = ",
-            $account,
-            " AND automatic = 1 AND ((paid_at IS NULL AND failed_at IS NULL) OR paid_at >= ",
-            $since,
-            " OR (failure = 'unknown' AND failed_at >= ",
-            $since,
-            "))"
-        )
-    };
-}
+// After the macro, which it uses.
+mod attempts;
 
 impl Backoffice {
     pub(crate) async fn top_up(&self, account_id: &str) -> Result<Option<TopUp>, BackofficeError> {
@@ -115,14 +124,15 @@ impl Backoffice {
         let account_id = new.account_id.as_str();
         let set = statement(
             "INSERT INTO backoffice_top_ups (account_id, state, threshold, amount, monthly_max, consent,
-                 consent_by, consent_at, provider, next_at, claims)
-             VALUES ($1, 'waiting', $2, $3, $4, $5, $6, $7, $8, $7, 0)
+                 consent_id, consent_by, consent_at, provider, next_at, claims, told_month)
+             VALUES ($1, 'waiting', $2, $3, $4, $5, $6, $7, $8, $9, $8, 0, 0)
              ON CONFLICT (account_id) DO UPDATE SET
                  state = CASE WHEN backoffice_top_ups.card IS NOT NULL
                      AND backoffice_top_ups.provider = excluded.provider THEN 'on' ELSE 'waiting' END,
                  threshold = excluded.threshold, amount = excluded.amount,
                  monthly_max = excluded.monthly_max, consent = excluded.consent,
-                 consent_by = excluded.consent_by, consent_at = excluded.consent_at,
+                 consent_id = excluded.consent_id, consent_by = excluded.consent_by,
+                 consent_at = excluded.consent_at,
                  customer = CASE WHEN backoffice_top_ups.provider = excluded.provider
                      THEN backoffice_top_ups.customer END,
                  card = CASE WHEN backoffice_top_ups.provider = excluded.provider
@@ -134,6 +144,7 @@ impl Backoffice {
                 new.amount.nanos().into(),
                 new.monthly_max.nanos().into(),
                 new.consent.as_str().into(),
+                random_id("consent_").as_str().into(),
                 new.consent_by.as_str().into(),
                 new.now.into(),
                 new.provider.into(),
@@ -175,24 +186,46 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Pauses settings, forgets their card, and marks the attempt that was the reason as failed.
+    /// Marks an attempt that is not paid as failed; if its consent is the present one, pauses the settings and forgets
+    /// their card. Returns whether they are paused.
     pub(crate) async fn pause_top_up(
         &self,
         account_id: &str,
         problem: &str,
         (attempt, why): (&str, &str),
         now: i64,
-    ) -> Result<(), BackofficeError> {
+    ) -> Result<bool, BackofficeError> {
         let pause = statement(
             "UPDATE backoffice_top_ups
-             SET problem = CASE WHEN state = 'on' THEN $1 ELSE problem END,
-                 state = CASE WHEN state = 'on' THEN 'paused' ELSE state END,
-                 customer = NULL, card = NULL
-             WHERE account_id = $2",
-            [problem.into(), account_id.into()],
+             SET state = 'paused', problem = $1, customer = NULL, card = NULL
+             WHERE account_id = $2 AND state = 'on' AND consent_id =
+                 (SELECT consent_id FROM backoffice_checkouts WHERE id = $3 AND paid_at IS NULL)",
+            [problem.into(), account_id.into(), attempt.into()],
         );
-        self.run(vec![pause, fail(attempt, why, now)]).await?;
-        Ok(())
+        let steps = vec![pause, fail(attempt, why, now), by_account(account_id)];
+        let stored = self.run(steps).await?.into_iter().next();
+        let stored = stored.map(TopUp::read).transpose()?;
+        Ok(stored.is_some_and(|stored| stored.state == TopUpState::Paused))
+    }
+
+    /// Notes that people are told that the maximum of the month that began at `month` is reached. Returns whether they
+    /// are to be told: once a month, if these settings are still the present ones.
+    pub(crate) async fn tell_of_maximum(
+        &self,
+        top_up: &TopUp,
+        month: i64,
+    ) -> Result<bool, BackofficeError> {
+        let note = statement(
+            "UPDATE backoffice_top_ups SET told_month = $1
+             WHERE account_id = $2 AND consent_id = $3 AND state = 'on' AND told_month < $1
+             RETURNING account_id",
+            [
+                month.into(),
+                top_up.account_id.as_str().into(),
+                top_up.consent_id.as_str().into(),
+            ],
+        );
+        Ok(!self.run(vec![note]).await?.is_empty())
     }
 
     /// Claims settings that are on or have an open attempt, and are due; no other gateway claims them until
@@ -240,94 +273,6 @@ impl Backoffice {
         self.run(vec![release]).await?;
         Ok(())
     }
-
-    /// The open attempt of an account.
-    pub(crate) async fn open_attempt(
-        &self,
-        account_id: &str,
-    ) -> Result<Option<Checkout>, BackofficeError> {
-        let select = statement(
-            checkouts_where!(
-                "account_id = $1 AND automatic = 1 AND failed_at IS NULL AND grant_id IS NULL
-                 ORDER BY created_at, id LIMIT 1"
-            ),
-            [account_id.into()],
-        );
-        first_checkout(self.run(vec![select]).await?)
-    }
-
-    /// Begins an attempt with the stored settings; `None` if they are not on, were claimed again since `top_up` was read,
-    /// an attempt is open, or the maximum of the month that began at `since` does not allow it.
-    pub(crate) async fn begin_attempt(
-        &self,
-        top_up: &TopUp,
-        since: i64,
-        now: i64,
-    ) -> Result<Option<Checkout>, BackofficeError> {
-        let (id, account_id) = (new_checkout_id(), top_up.account_id.as_str());
-        let lock = statement(
-            "UPDATE backoffice_top_ups SET claims = claims WHERE account_id = $1",
-            [account_id.into()],
-        );
-        let begin = statement(
-            concat!(
-                "INSERT INTO backoffice_checkouts
-                     (id, provider, account_id, person, amount, created_at, automatic)
-                 SELECT $1, t.provider, t.account_id, t.consent_by, t.amount, $2, 1
-                 FROM backoffice_top_ups t
-                 WHERE t.account_id = $3 AND t.claims = $4 AND t.state = 'on' AND t.card IS NOT NULL
-                     AND NOT EXISTS (SELECT 1 FROM backoffice_checkouts
-                         WHERE account_id = $3 AND ",
-                is_open!(),
-                ") AND t.amount + (",
-                spent_since!("$3", "$5"),
-                ") <= t.monthly_max
-                 ON CONFLICT (id) DO NOTHING"
-            ),
-            [
-                id.as_str().into(),
-                now.into(),
-                account_id.into(),
-                top_up.claims.into(),
-                since.into(),
-            ],
-        );
-        let steps = vec![lock, begin, checkout_by_id(&id)];
-        first_checkout(self.run(steps).await?)
-    }
-
-    /// Marks an attempt that is not paid as failed.
-    pub(crate) async fn fail_attempt(
-        &self,
-        id: &str,
-        why: &str,
-        now: i64,
-    ) -> Result<(), BackofficeError> {
-        self.run(vec![fail(id, why, now)]).await?;
-        Ok(())
-    }
-
-    /// What attempts since this time have cost or may have cost.
-    pub(crate) async fn topped_up_since(
-        &self,
-        account_id: &str,
-        since: i64,
-    ) -> Result<NanoUsd, BackofficeError> {
-        let sum = statement(spent_since!("$1", "$2"), [account_id.into(), since.into()]);
-        let rows = self.run(vec![sum]).await?;
-        let row = rows.into_iter().next();
-        row.map_or(Ok(NanoUsd::default()), |mut row| {
-            row.int().map(NanoUsd::new)
-        })
-    }
-}
-
-fn fail(attempt: &str, why: &str, now: i64) -> Statement {
-    statement(
-        "UPDATE backoffice_checkouts SET failed_at = $1, failure = $2
-         WHERE id = $3 AND automatic = 1 AND paid_at IS NULL AND failed_at IS NULL",
-        [now.into(), why.into(), attempt.into()],
-    )
 }
 
 fn by_account(account_id: &str) -> Statement {
@@ -354,12 +299,14 @@ impl TopUp {
             amount: NanoUsd::new(row.int()?),
             monthly_max: NanoUsd::new(row.int()?),
             consent: row.text()?,
+            consent_id: row.text()?,
             consent_by: row.text()?,
             consent_at: row.int()?,
             provider: row.text()?,
             card: row.text_or_null()?.zip(row.text_or_null()?),
             problem: row.text_or_null()?,
             claims: row.int()?,
+            told_month: row.int()?,
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! An attempt is stored before the provider is called, so the maximum of a month holds whatever fails. An attempt whose
 //! outcome is not known stays open and is repeated with the same number, for which the provider charges once; while it
-//! is open, no other is begun. Once top-ups are off or the account is closed, nothing is repeated: the provider is only
-//! asked what became of the attempt.
+//! is open, no other is begun. Once top-ups are off or were agreed to anew, or the account is closed, nothing is repeated:
+//! the provider is only asked what became of the attempt.
 
 use std::sync::Arc;
 
@@ -15,13 +15,14 @@ use super::{
 };
 use crate::{
     backoffice::{
-        BackofficeError, Checkout, TeamRole, TopUp, TopUpState, UNKNOWN,
-        mail::Email,
+        BackofficeError, Checkout, TopUp, TopUpState, UNKNOWN,
         payments::{BeginError, CardOutcome, CardPayment, Paid, Payments, SentPayment, Sum},
     },
     base::{month::Month, timestamp},
     ledger::LedgerError,
 };
+
+mod emails;
 
 /// Accounts that are looked at together.
 const CONCURRENT: i64 = 16;
@@ -71,8 +72,12 @@ async fn look(
     let mut attempt = backoffice.open_attempt(account_id).await?;
     if attempt.is_none() && is_needed(gateway, payments, claimed).await {
         // The system's clock dates payments, so it decides which month it is.
-        let month = Month::of_ms(timestamp::now_ms()).first_ms() / 1_000;
-        attempt = backoffice.begin_attempt(claimed, month, clock()).await?;
+        let month = Month::of_ms(timestamp::now_ms());
+        let since = month.first_ms() / 1_000;
+        attempt = backoffice.begin_attempt(claimed, since, clock()).await?;
+        if attempt.is_none() && claimed.told_month < since {
+            Box::pin(tell_of_maximum(gateway, claimed, month)).await?;
+        }
     }
     let is_done = match &attempt {
         Some(attempt) => {
@@ -101,6 +106,20 @@ async fn is_needed(gateway: &Gateway, payments: &Payments, top_up: &TopUp) -> bo
     }
 }
 
+/// Tells the account's people once a month if credit is needed, and the maximum of the month allows no more.
+async fn tell_of_maximum(
+    gateway: &Arc<Gateway>,
+    top_up: &TopUp,
+    month: Month,
+) -> Result<(), BackofficeError> {
+    let (backoffice, since) = (&gateway.backoffice, month.first_ms() / 1_000);
+    let bought = backoffice.topped_up_since(&top_up.account_id, since);
+    if top_up.is_at_maximum(bought.await?) && backoffice.tell_of_maximum(top_up, since).await? {
+        emails::at_maximum(gateway, top_up, month).await;
+    }
+    Ok(())
+}
+
 /// Pays for an attempt, or finds out what has become of it. Returns whether it is over.
 async fn pay(
     gateway: &Arc<Gateway>,
@@ -125,7 +144,8 @@ async fn pay(
         let unknown = (UNKNOWN, NOT_FOUND_OUT);
         return is_old && give_up(gateway, payments, top_up, attempt, unknown).await;
     }
-    let mut may_charge = attempt.session.is_none() && !is_old && top_up.state == TopUpState::On;
+    // What was agreed to before, but not any more, is only looked up.
+    let mut may_charge = attempt.session.is_none() && !is_old && top_up.allows(attempt);
     if may_charge {
         let Ok(is_open) = is_open(gateway, &top_up.account_id).await else {
             return false;
@@ -206,7 +226,8 @@ async fn credited(gateway: &Arc<Gateway>, payments: &Payments, paid: &Paid) -> b
     }
 }
 
-/// Fails the attempt. If the account's top-ups are on, pauses them and tells its people. Returns whether it was stored.
+/// Fails the attempt. If the account's top-ups are on by the consent for it, pauses them and tells its people. Returns
+/// whether it was stored.
 async fn give_up(
     gateway: &Arc<Gateway>,
     payments: &Payments,
@@ -216,51 +237,22 @@ async fn give_up(
 ) -> bool {
     let account_id = attempt.account_id.as_str();
     let actions = OperatorActions::by(gateway, payments.provider.name());
-    let is_on = top_up.state == TopUpState::On;
-    let failed = if is_on {
-        let paused = actions.pause_top_up(account_id, &attempt.id, (kind, problem));
-        paused.await
-    } else {
-        let failed = actions.fail_top_up(account_id, &attempt.id, (kind, problem));
-        failed.await
+    let failed = actions.give_up_top_up(top_up, attempt, (kind, problem));
+    let is_paused = match failed.await {
+        Ok(is_paused) => is_paused,
+        Err(error) => {
+            tracing::error!(account.id = account_id, %error, "storing that an automatic top-up failed did not work; it is tried again");
+            return false;
+        }
     };
-    if let Err(error) = failed {
-        tracing::error!(account.id = account_id, %error, "storing that an automatic top-up failed did not work; it is tried again");
-        return false;
-    }
     tracing::warn!(
         checkout = attempt.id,
         account.id = account_id,
-        paused = is_on,
+        paused = is_paused,
         "an automatic top-up failed: {problem}"
     );
-    if is_on {
-        tell(gateway, account_id, problem).await;
+    if is_paused {
+        emails::paused(gateway, account_id, problem).await;
     }
     true
-}
-
-/// Emails the account's people who see its credit.
-async fn tell(gateway: &Arc<Gateway>, account_id: &str, problem: &str) {
-    let people = gateway.backoffice.people_of(account_id).await;
-    let people = people.unwrap_or_else(|error| {
-        tracing::error!(account.id = account_id, %error, "automatic top-ups are paused, and its people could not be told");
-        Vec::new()
-    });
-    let url = &gateway.links.billing;
-    for person in people {
-        if !matches!(person.team_role, TeamRole::Owner | TeamRole::Billing) {
-            continue;
-        }
-        let email = Email {
-            to: person.email,
-            subject: "Auto top-up is paused".into(),
-            text: format!(
-                "Auto top-up of your account is paused: {problem}.\n\n\
-                 No more credit is bought. Requests are refused once your credit is used up.\n\n\
-                 Add credit and turn auto top-up on again:\n{url}\n"
-            ),
-        };
-        gateway.send_later(async move { Some(email) });
-    }
 }

@@ -11,10 +11,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::{
     assets,
     confirmation::Pending,
-    notice, rights,
+    rights,
     session::SignedIn,
     sidebar::{Entry, Group, Side, Sidebar, entry, group},
-    table,
+    table, test_mode,
 };
 
 /// A complete HTML page.
@@ -123,11 +123,7 @@ pub(crate) fn page_with(
     let open =
         |entry: &Entry<Place>| rights::of_route(entry.path).is_some_and(|right| me.may(right));
     let sidebar = sidebar.shown(open, |_| html! {});
-    let content = html! {
-        @if me.is_test_mode { (notice::test_mode()) }
-        (content)
-    };
-    beside(&sidebar, me.done.as_ref(), title, head, &content)
+    beside(&sidebar, me.done.as_ref(), title, head, content)
 }
 
 /// A page with this sidebar.
@@ -142,6 +138,7 @@ pub(crate) fn beside(
         div.framed {
             (sidebar)
             main #content tabindex="-1" {
+                (test_mode::notice())
                 @if let Some(done) = done { (done.shown()) }
                 (table::labelled(content))
             }
@@ -159,7 +156,10 @@ pub(crate) fn plain(title: &str, content: &Markup) -> Page {
 pub(crate) fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
     let body = html! {
         header.top.plain { a.brand href="/portal" { (assets::logo()) "Tollgate" } }
-        main.narrow #content tabindex="-1" { (content) }
+        main.narrow #content tabindex="-1" {
+            (test_mode::notice())
+            (content)
+        }
     };
     framed(title, head, &body)
 }

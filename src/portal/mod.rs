@@ -58,6 +58,7 @@ mod sign_up_by_email;
 mod snippets;
 mod starter;
 mod table;
+mod test_mode;
 mod usage;
 mod user_agent;
 mod welcome;
@@ -134,6 +135,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .layer(middleware::from_fn_with_state(
             gateway.clone(),
             headers::protect,
+        ))
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            test_mode::keep,
         ))
         .layer(middleware::from_fn_with_state(
             gateway.clone(),

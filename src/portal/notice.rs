@@ -1,4 +1,4 @@
-//! Notices about money: credit that runs out, credit that expires, and payments that only pretend.
+//! Notices about money: credit that runs out, and credit that expires.
 
 use maud::{Markup, html};
 
@@ -56,11 +56,6 @@ pub(crate) fn warning(text: &Markup) -> Markup {
             p { span.unseen { "Warning: " } (text) }
         }
     }
-}
-
-/// The bar on every page of a gateway whose payments only pretend.
-pub(crate) fn test_mode() -> Markup {
-    html! { p.test-mode { strong { "Test mode:" } " no card is charged" } }
 }
 
 /// When how much of the credit expires, in one or two sentences.

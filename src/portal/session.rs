@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::RequestLog,
-    backoffice::{Person, Role, Session, TeamRole, payments::Payments},
+    backoffice::{Person, Role, Session, TeamRole},
     base::timestamp,
     gateway::Gateway,
     ledger::{Account, Budget, BudgetScope, DEFAULT_PROJECT, Key, LedgerError, NewAccount},
@@ -33,8 +33,6 @@ pub(crate) struct SignedIn {
     pub sees_console: bool,
     /// What a form has done, if this is the page after it.
     pub done: Option<Pending>,
-    /// Whether payments of this gateway only pretend.
-    pub is_test_mode: bool,
     token: Token,
     secure: bool,
 }
@@ -125,7 +123,6 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
             account,
             session,
             done: Pending::of(&parts.headers, &token, secure),
-            is_test_mode: gateway.payments.as_ref().is_some_and(Payments::is_test),
             token,
             secure,
         })

@@ -84,6 +84,7 @@ test('auto top-up asks for consent, buys with the pretended card, and is turned 
     await new Promise((done) => setTimeout(done, 500));
     await go(page, '/portal/billing');
   }
+  assert.match(await textOf(page), /Monthly maximum reached\. No more credit is bought until 1 /);
   assert.match((await rowWith(page, 'Automatic top-up')).join(' '), /\+?\$20\.00/);
   await photograph(page, 'auto-top-up-on');
   await clickTo(page, 'link', 'Turn off auto top-up');

@@ -8,12 +8,14 @@ use tempfile::TempDir;
 use crate::support::{
     Process, TestGateway,
     admin::{Admin, rows},
-    console::{actions, with_token},
+    console::{actions, give_token, with_token},
     portal::{Browser, PASSWORD},
     stripe::{FakeStripe, SECRET_KEY, deliver, order, paid},
 };
 
 const PAYMENTS: &str = "Latest payments, newest first";
+const HISTORY: &str = "Everything that changed the balance, newest first; days in UTC";
+const TEST_MODE: &str = "<strong>Test mode:</strong> no card is charged";
 
 async fn balance(gateway: &TestGateway, browser: &Browser) -> Value {
     let path = format!("/operator/accounts/{}", browser.account_id);
@@ -110,10 +112,7 @@ async fn a_payment_is_credited_once_however_often_it_is_delivered() {
     assert_eq!(balance(&gateway, &browser).await, "1025.000000");
     assert_eq!(bought(&browser).await, [[&browser.email, "$25.00", "Paid"]]);
     let billing = browser.get("/portal/billing").await;
-    let history = rows(
-        &billing.text,
-        "Everything that changed the balance, newest first; days in UTC",
-    );
+    let history = rows(&billing.text, HISTORY);
     assert_eq!(history[1][1..3], ["Credit added: Paid by card", "+$25.00"]);
     let ledger = &gateway.inside().ledger;
     let grants = ledger.grants(&browser.account_id).await.unwrap();
@@ -291,6 +290,15 @@ async fn dev_has_test_payments() {
         .unwrap();
     let public = url.strip_suffix("/portal").unwrap().parse().unwrap();
     let browser = Browser::at(public);
+    for path in ["/portal/sign-in", "/portal/sign-up", "/portal/nowhere"] {
+        assert!(browser.get(path).await.text.contains(TEST_MODE), "{path}");
+    }
+    let operator = Browser::at(public);
+    let token = &environment["TOLLGATE_OPERATOR_TOKEN"];
+    let signed_in = give_token(&operator, token).await;
+    signed_in.assert_sent_to("/portal/console");
+    let console = operator.get("/portal/console/accounts").await;
+    assert!(console.assert_page().contains(TEST_MODE));
     browser
         .sign_up("new@example.com")
         .await
@@ -319,6 +327,19 @@ async fn dev_has_test_payments() {
         let thanks = browser.get(&done).await;
         assert!(thanks.assert_page().contains("the credit was added"));
         assert_eq!(thanks.between("<p class=\"figure\">", "<"), "$25.00");
+        let history = rows(&thanks.text, HISTORY);
+        let reason = "Credit added: Test payment (no card charged)";
+        assert_eq!(history[1][1], reason, "{history:?}");
+        let number = thanks.between("/portal/billing/receipts/", "\"");
+        let receipt = format!("/portal/billing/receipts/{number}");
+        let receipt = browser.get(&receipt).await;
+        let statements = browser.get("/portal/billing/statements").await;
+        let month = statements.between("/portal/billing/statements/", "\"");
+        let statement = format!("/portal/billing/statements/{month}");
+        let statement = browser.get(&statement).await;
+        for page in [thanks, receipt, statements, statement] {
+            assert_eq!(page.assert_page().matches(TEST_MODE).count(), 1);
+        }
     }
     assert_eq!(
         deliver(public, &paid(&payment, "cs_1", 100)).await.status,

@@ -10,7 +10,7 @@ use crate::support::{
     TestGateway,
     admin::{not_at_midnight, rows},
     console::actions,
-    portal::{Browser, PASSWORD},
+    portal::{Browser, PASSWORD, Seen},
     smtp::FakeSmtp,
     stores,
     stripe::{FakeStripe, Fault, deliver, paid_and_saved},
@@ -19,10 +19,24 @@ use crate::support::{
 const DECLINED: &str =
     r#"{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds"}}"#;
 
+const AT_MAXIMUM: &str = "Monthly maximum reached.";
+
 async fn balance(gateway: &TestGateway, account_id: &str) -> String {
     let path = format!("/operator/accounts/{account_id}");
     let answer = gateway.operate(Method::GET, &path, None).await;
     answer.assert_ok()["balance"].as_str().unwrap().to_owned()
+}
+
+/// Agrees to settings in these dollars.
+async fn set(browser: &Browser, [threshold, amount, monthly_max]: [&str; 3]) -> Seen {
+    browser.get("/portal/billing/top-up").await.assert_page();
+    let fields = [
+        ("threshold", threshold),
+        ("amount", amount),
+        ("monthly_max", monthly_max),
+        ("consent", "yes"),
+    ];
+    browser.post("/portal/billing/top-up", &fields).await
 }
 
 /// Turns it on with these dollars, and pays once; from then on the provider has this fault. The gateway's own job may
@@ -31,19 +45,12 @@ async fn turn_on(
     gateway: &TestGateway,
     stripe: &FakeStripe,
     browser: &Browser,
-    [threshold, amount, monthly_max]: [&str; 3],
+    settings: [&str; 3],
     fault: Option<Fault>,
 ) {
     // The tests are about one month.
     not_at_midnight().await;
-    browser.get("/portal/billing/top-up").await.assert_page();
-    let fields = [
-        ("threshold", threshold),
-        ("amount", amount),
-        ("monthly_max", monthly_max),
-        ("consent", "yes"),
-    ];
-    let leaving = browser.post("/portal/billing/top-up", &fields).await;
+    let leaving = set(browser, settings).await;
     leaving.assert_page();
     let session = leaving.between("/pay/", "\"").to_owned();
     let request = stripe.requests().pop().unwrap();
@@ -100,15 +107,7 @@ async fn credit_is_bought_up_to_the_maximum_of_the_month() {
         (["5", "20", "19"], "monthly maximum"),
         (["5", "20", "100001"], "monthly maximum"),
     ] {
-        browser.get("/portal/billing/top-up").await.assert_page();
-        let [threshold, amount, most] = wrong;
-        let fields = [
-            ("threshold", threshold),
-            ("amount", amount),
-            ("monthly_max", most),
-            ("consent", "yes"),
-        ];
-        let refused = browser.post("/portal/billing/top-up", &fields).await;
+        let refused = set(&browser, wrong).await;
         assert_eq!(refused.status, 400, "{wrong:?}");
         assert!(refused.text.contains(told), "{told}: {}", refused.text);
     }
@@ -149,11 +148,12 @@ async fn credit_is_bought_up_to_the_maximum_of_the_month() {
     deliver(gateway.public, &event).await.assert_ok();
     assert_eq!(balance(&gateway, &account).await, "1060.000000");
     let billing = browser.get("/portal/billing").await;
-    assert!(
-        billing
-            .assert_page()
-            .contains("$40.00 of $50.00 bought this month")
-    );
+    for told in [
+        "$40.00 of $50.00 bought this month (UTC).<",
+        "<strong>Monthly maximum reached.</strong> No more credit is bought until 1 ",
+    ] {
+        assert!(billing.assert_page().contains(told), "{told}");
+    }
     let payments = rows(&billing.text, "Latest payments, newest first");
     assert_eq!(payments.len(), 4, "{payments:?}");
     assert!(payments[1][1].contains("Auto top-up"), "{payments:?}");
@@ -207,12 +207,22 @@ async fn a_lost_response_charges_and_credits_once() {
     assert_eq!(stripe.charged().len(), 1);
     assert_eq!(balance(&gateway, &browser.account_id).await, "1020.000000");
     let billing = browser.get("/portal/billing").await;
-    assert!(billing.assert_page().contains("Processing"));
+    for told in [
+        "Processing",
+        "$0.00 of $20.00 bought this month (UTC). $20.00 pending.<",
+    ] {
+        assert!(billing.assert_page().contains(told), "{told}");
+    }
+    assert!(!billing.text.contains(AT_MAXIMUM));
     stripe.break_with(None);
     look(&gateway, 16).await;
     look(&gateway, 20).await;
     assert_eq!(stripe.charged().len(), 1);
     assert_eq!(balance(&gateway, &browser.account_id).await, "1040.000000");
+    let billing = browser.get("/portal/billing").await;
+    for told in ["$20.00 of $20.00 bought this month (UTC).<", AT_MAXIMUM] {
+        assert!(billing.assert_page().contains(told), "{told}");
+    }
     gateway.stop().await;
 }
 
@@ -258,6 +268,42 @@ async fn an_open_attempt_is_not_sent_again_once_it_is_turned_off() {
         let is_unknown = shown == "Outcome unknown";
         assert_eq!(recorded("top_up.fail"), is_unknown && !closes);
         assert_eq!(recorded("top_up.pause"), is_unknown && closes);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_attempt_is_not_sent_again_once_other_settings_are_agreed_to() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let no_trace = Fault::Answer(500, "{}");
+    let unknown = "$10.00 of $30.00 bought this month (UTC). $20.00 with unknown outcome";
+    for (fault, bought, sum) in [
+        (Fault::Hang, "$30.00 of $30.00 bought", "1050.000000"),
+        (no_trace, unknown, "1030.000000"),
+    ] {
+        let browser = Browser::signed_in(&gateway).await;
+        let account = browser.account_id.clone();
+        begin_and_lose(&gateway, &stripe, &browser, fault).await;
+        let form = browser.get("/portal/billing/top-up").await;
+        assert!(form.assert_page().contains(">Save</button>"));
+        let saved = set(&browser, ["5000", "10", "30"]).await;
+        saved.assert_sent_to("/portal/billing");
+        for minutes in [8, 12, 16] {
+            look(&gateway, minutes).await;
+        }
+        let sent = stripe.requests();
+        let amounts: Vec<_> = sent.iter().map(|sent| &sent.fields["amount"]).collect();
+        assert_eq!(amounts, ["1000"], "20 dollars count, so one more is bought");
+        assert_eq!(balance(&gateway, &account).await, sum);
+        let billing = browser.get("/portal/billing").await;
+        for told in [bought, AT_MAXIMUM, ">On<"] {
+            assert!(billing.assert_page().contains(told), "{told}");
+        }
+        let log = actions(&gateway, Some(&account)).await;
+        let recorded = |what| log.iter().any(|action| action.what == what);
+        assert!(!recorded("top_up.pause"));
+        assert_eq!(recorded("top_up.fail"), bought == unknown);
     }
     gateway.stop().await;
 }
@@ -320,6 +366,23 @@ async fn a_declined_card_pauses_and_tells_people() {
     turn_on(&gateway, &stripe, &browser, ["50", "20", "100"], None).await;
     look(&gateway, 10).await;
     look(&gateway, 14).await;
+    assert_eq!(balance(&gateway, &account).await, "60.000000");
+    // No more is allowed this month, which is told once.
+    for most in ["30", "35"] {
+        let saved = set(&browser, ["5000", "20", most]).await;
+        saved.assert_sent_to("/portal/billing");
+        look(&gateway, 18).await;
+        look(&gateway, 22).await;
+    }
+    let mail = smtp.next_mail().await;
+    assert_eq!(mail.to, email);
+    for told in [
+        "monthly maximum of $30.00",
+        "below $5000.00, and no more credit is bought until 20",
+    ] {
+        assert!(mail.text.contains(told), "{told}: {}", mail.text);
+    }
+    assert!(smtp.is_empty());
     assert_eq!(balance(&gateway, &account).await, "60.000000");
     gateway.stop().await;
 }

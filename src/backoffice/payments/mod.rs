@@ -17,7 +17,7 @@ mod test;
 
 pub(crate) use self::saved_card::{CardOutcome, CardPayment, SentPayment};
 use self::stripe::Stripe;
-pub(crate) use self::test::TestPayments;
+pub(crate) use self::test::{TEST_PROVIDER, TestPayments};
 use crate::{
     base::money::NanoUsd,
     config::{self, Offer, PaymentProvider},

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::base::{keys::Secret, money::NanoUsd};
 
+/// The name of the test provider in the store.
+pub(crate) const TEST_PROVIDER: &str = "test";
+
 /// The test provider, with a random signing secret that never leaves the process.
 pub struct TestPayments(Secret);
 
@@ -51,7 +54,7 @@ impl Default for TestPayments {
 
 impl Provider for TestPayments {
     fn key(&self) -> &'static str {
-        "test"
+        TEST_PROVIDER
     }
 
     fn name(&self) -> &'static str {

@@ -45,6 +45,8 @@ async fn an_address_or_identity_gets_it_once(given: Given) {
         .await;
     let again = owner(&given, " ADA@example.com", "acct_3").await;
     assert!(!gets_it(&given, &again).await);
+    let variant = owner(&given, "ada+2@example.com", "acct_5").await;
+    assert!(!gets_it(&given, &variant).await);
     let elsewhere = owner(&given, "ada@example.net", "acct_4").await;
     let connected = given.backoffice.connect(&elsewhere.id, IDENTITY, NOW).await;
     assert!(connected.unwrap());

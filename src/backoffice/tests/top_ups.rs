@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    backoffice::{Checkout, NewTopUp, Payment, TopUp, TopUpState},
+    backoffice::{Bought, Checkout, NewTopUp, Payment, TopUp, TopUpState},
     base::money::NanoUsd,
 };
 
@@ -12,6 +12,8 @@ contract!(
     an_attempt_counts_in_the_month_in_which_it_is_paid,
     a_claim_keeps_others_away_until_its_end,
     a_claim_that_ran_out_begins_nothing,
+    settings_that_were_changed_neither_begin_nor_are_paused,
+    people_are_told_of_a_maximum_once_a_month,
 );
 
 fn dollars(dollars: i64) -> NanoUsd {
@@ -78,12 +80,13 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
     let off = backoffice.top_up("acct_1").await.unwrap().unwrap();
     assert_eq!((off.state, &off.card), (TopUpState::Off, &on.card));
     backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    let on = backoffice.top_up("acct_1").await.unwrap().unwrap();
     let attempt = backoffice.begin_attempt(&on, NOW, NOW).await;
     let attempt = attempt.unwrap().unwrap().id;
     for problem in ["declined", "again"] {
         let failed = (attempt.as_str(), problem);
         let paused = backoffice.pause_top_up("acct_1", problem, failed, NOW);
-        paused.await.unwrap();
+        assert!(paused.await.unwrap());
     }
     let failed = backoffice.checkout(&attempt).await.unwrap().unwrap();
     assert_eq!(failed.failed, Some((NOW, "declined".to_owned())));
@@ -130,18 +133,29 @@ async fn concurrent_attempts_stay_within_the_month(given: Given) {
     }
     assert_eq!(paid, 2, "a third would be 60 of 50 dollars");
     let bought = async |since| backoffice.topped_up_since("acct_1", since).await.unwrap();
-    assert_eq!(bought(NOW).await, dollars(40));
+    let paid = Bought {
+        paid: dollars(40),
+        ..Bought::default()
+    };
+    assert_eq!(bought(NOW).await, paid);
+    assert!(on.is_at_maximum(paid));
     // The next month begins with nothing. A failed attempt counts as nothing, one of unknown outcome as paid.
     let next = NOW + 40 * 86_400;
     for (why, counted) in [("declined", 0), ("unknown", 20)] {
         let attempt = backoffice.begin_attempt(&on, next, next).await;
         let attempt = attempt.unwrap().unwrap();
-        assert_eq!(bought(next).await, dollars(20), "while it is open");
+        let open = bought(next).await;
+        assert_eq!((open.pending, open.sum()), (dollars(20), dollars(20)));
         backoffice
             .fail_attempt(&attempt.id, why, next)
             .await
             .unwrap();
-        assert_eq!(bought(next).await, dollars(counted), "{why}");
+        let given_up = Bought {
+            unknown: dollars(counted),
+            ..Bought::default()
+        };
+        assert_eq!(bought(next).await, given_up, "{why}");
+        assert!(!on.is_at_maximum(given_up), "40 of 50 dollars are allowed");
         assert_eq!(backoffice.open_attempt("acct_1").await.unwrap(), None);
         let failed = backoffice.checkout(&attempt.id).await.unwrap().unwrap();
         assert_eq!(failed.failed, Some((next, why.to_owned())));
@@ -158,7 +172,7 @@ async fn an_attempt_counts_in_the_month_in_which_it_is_paid(given: Given) {
     };
     let bought = async || {
         let bought = backoffice.topped_up_since("acct_1", november).await;
-        bought.unwrap()
+        bought.unwrap().sum()
     };
     // Begun in October, one is paid in November, and the outcome of one is not known.
     let october = NOW - 30 * 86_400;
@@ -181,7 +195,7 @@ async fn an_attempt_counts_in_the_month_in_which_it_is_paid(given: Given) {
     pay(&given, &second, november + 4).await;
     assert_eq!(bought().await, dollars(40));
     let december = backoffice.topped_up_since("acct_1", november + 5).await;
-    assert_eq!(december.unwrap(), dollars(0));
+    assert_eq!(december.unwrap(), Bought::default());
 }
 
 async fn pay(given: &Given, attempt: &Checkout, now: i64) {
@@ -247,4 +261,49 @@ async fn a_claim_that_ran_out_begins_nothing(given: Given) {
     assert_eq!(begun.unwrap(), None);
     let begun = backoffice.begin_attempt(&next, NOW, NOW + 101).await;
     assert!(begun.unwrap().is_some());
+}
+
+async fn settings_that_were_changed_neither_begin_nor_are_paused(given: Given) {
+    let backoffice = &given.backoffice;
+    let before = turned_on(&given, "acct_1").await;
+    let attempt = backoffice.begin_attempt(&before, NOW, NOW).await;
+    let attempt = attempt.unwrap().unwrap();
+    assert!(before.allows(&attempt));
+    // Agreed to again in the same second, in the same words.
+    let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    assert_eq!(set.consent_at, before.consent_at);
+    assert!(set.state == TopUpState::On && !set.allows(&attempt));
+    let failed = (attempt.id.as_str(), "unknown");
+    let paused = backoffice.pause_top_up("acct_1", "lost", failed, NOW);
+    assert!(!paused.await.unwrap());
+    let kept = backoffice.top_up("acct_1").await.unwrap().unwrap();
+    assert_eq!(kept, set);
+    let failed = backoffice.checkout(&attempt.id).await.unwrap().unwrap();
+    assert_eq!(failed.failed, Some((NOW, "unknown".to_owned())));
+    // Whether credit is needed was decided by settings that are not there any more.
+    let begun = backoffice.begin_attempt(&before, NOW, NOW).await;
+    assert_eq!(begun.unwrap(), None);
+    let begun = backoffice.begin_attempt(&set, NOW, NOW).await.unwrap();
+    assert!(set.allows(&begun.unwrap()));
+}
+
+async fn people_are_told_of_a_maximum_once_a_month(given: Given) {
+    let on = turned_on(&given, "acct_1").await;
+    let told = async |top_up: &TopUp, month| {
+        let told = given.backoffice.tell_of_maximum(top_up, month).await;
+        told.unwrap()
+    };
+    assert_eq!(
+        [told(&on, 1_000).await, told(&on, 1_000).await],
+        [true, false]
+    );
+    let set = given.backoffice.set_top_up(&settings("acct_1")).await;
+    let set = set.unwrap();
+    assert_eq!(set.told_month, 1_000);
+    assert!(!told(&set, 1_000).await, "changed within the month");
+    assert!(
+        !told(&on, 2_000).await,
+        "these settings are not there any more"
+    );
+    assert!(told(&set, 2_000).await);
 }

@@ -9,7 +9,7 @@ use super::{ActionError, OperatorActions};
 use crate::{
     backoffice::{
         Checkout, Payment, Receipt, is_checkout,
-        payments::{Paid, Payments, Sum},
+        payments::{Paid, Payments, Sum, TEST_PROVIDER},
     },
     base::timestamp,
     gateway::Gateway,
@@ -145,11 +145,7 @@ async fn credit(
         amount: receipt.amount,
         expires_at: receipt.expires_at,
         // Without the person: the ledger keeps it for ever. The list of payments has who ordered.
-        reason: Some(if checkout.automatic {
-            "Automatic top-up".to_owned()
-        } else {
-            "Paid by card".to_owned()
-        }),
+        reason: Some(reason(checkout).to_owned()),
         reference: Some(format!("{}:{session}", checkout.provider)),
     };
     let actions = OperatorActions::by(gateway, provider);
@@ -173,6 +169,16 @@ async fn credit(
         "payment credited",
     );
     Ok(())
+}
+
+/// What the grant of a payment says. Always the same for a checkout, so that a repeated grant is the same.
+fn reason(checkout: &Checkout) -> &'static str {
+    match (checkout.provider == TEST_PROVIDER, checkout.automatic) {
+        (true, true) => "Automatic top-up (test payment, no card charged)",
+        (true, false) => "Test payment (no card charged)",
+        (false, true) => "Automatic top-up",
+        (false, false) => "Paid by card",
+    }
 }
 
 /// Returns the grant that has this payment's reference.

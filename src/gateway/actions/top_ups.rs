@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ActionError, OperatorActions};
 use crate::{
-    backoffice::{NewTopUp, TopUp, TopUpState},
+    backoffice::{Checkout, NewTopUp, TopUp, TopUpState},
     base::{money::NanoUsd, timestamp},
     config::Offer,
 };
@@ -85,39 +85,34 @@ impl OperatorActions {
         .await
     }
 
-    /// Fails an attempt and pauses its account's settings. Repeating it records it once.
-    pub(crate) async fn pause_top_up(
+    /// Fails an attempt, and pauses its account's settings if they allow it. Returns whether they are paused. Repeating it
+    /// records it once.
+    pub(crate) async fn give_up_top_up(
         &self,
-        account_id: &str,
-        attempt: &str,
+        top_up: &TopUp,
+        attempt: &Checkout,
         (kind, problem): (&str, &str),
-    ) -> Result<(), ActionError> {
+    ) -> Result<bool, ActionError> {
         let (backoffice, now) = (&self.gateway.backoffice, timestamp::now());
-        backoffice
-            .pause_top_up(account_id, problem, (attempt, kind), now)
-            .await?;
-        let after = json!({ "state": "paused", "attempt": attempt, "problem": problem });
-        let id = format!("action_{attempt}");
-        self.record_once(&id, "top_up.pause", account_id, None, Some(after))
+        let (account_id, attempt_id) = (top_up.account_id.as_str(), attempt.id.as_str());
+        let is_paused = if top_up.allows(attempt) {
+            let paused = backoffice.pause_top_up(account_id, problem, (attempt_id, kind), now);
+            paused.await?
+        } else {
+            backoffice.fail_attempt(attempt_id, kind, now).await?;
+            false
+        };
+        let (what, after) = if is_paused {
+            let after = json!({ "state": "paused", "attempt": attempt_id, "problem": problem });
+            ("top_up.pause", after)
+        } else {
+            let after = json!({ "attempt": attempt_id, "problem": problem });
+            ("top_up.fail", after)
+        };
+        let id = format!("action_{attempt_id}");
+        self.record_once(&id, what, account_id, None, Some(after))
             .await;
-        Ok(())
-    }
-
-    /// Fails an attempt of an account whose settings are not on. Repeating it records it once.
-    pub(crate) async fn fail_top_up(
-        &self,
-        account_id: &str,
-        attempt: &str,
-        (kind, problem): (&str, &str),
-    ) -> Result<(), ActionError> {
-        let now = timestamp::now();
-        let failed = self.gateway.backoffice.fail_attempt(attempt, kind, now);
-        failed.await?;
-        let after = json!({ "attempt": attempt, "problem": problem });
-        let id = format!("action_{attempt}");
-        self.record_once(&id, "top_up.fail", account_id, None, Some(after))
-            .await;
-        Ok(())
+        Ok(is_paused)
     }
 }
 

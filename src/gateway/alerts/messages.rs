@@ -127,7 +127,7 @@ fn counted(number: u64, what: &str) -> String {
 }
 
 /// Formats a decimal amount: `1.200000` → `$1.20`.
-fn dollars(amount: &str) -> String {
+pub(crate) fn dollars(amount: &str) -> String {
     let (sign, amount) = amount
         .strip_prefix('-')
         .map_or(("", amount), |it| ("-", it));

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::history::signed;
 use crate::{
-    backoffice::{Checkout, Receipt},
+    backoffice::{Checkout, Receipt, payments::TEST_PROVIDER},
     base::{money::NanoUsd, month::Month, timestamp},
     gateway::{
         Gateway,
@@ -21,6 +21,7 @@ use crate::{
         layout::{self, Page, Place},
         session::SignedIn,
         table::scrolled,
+        test_mode,
     },
 };
 
@@ -158,7 +159,7 @@ pub(crate) async fn receipt(
     let title = format!("Receipt {}", paid.number);
     let content = html! {
         (head(&title))
-        @if checkout.provider == "test" { p.notice { "Test payment: no card was charged." } }
+        @if checkout.provider == TEST_PROVIDER { p.notice { "Test payment: no card was charged." } }
         (parties(&gateway, &to))
         (receipt_details(&checkout, paid, &me))
     };
@@ -170,7 +171,7 @@ fn receipt_details(checkout: &Checkout, paid: &Receipt, me: &SignedIn) -> Markup
         dl {
             dt { "Date paid" } dd { (moment(paid.paid_at)) }
             dt { "Paid with" }
-            dd { @if checkout.provider == "test" { "Test payment" } @else { "Card, by Stripe" } }
+            dd { @if checkout.provider == TEST_PROVIDER { "Test payment" } @else { "Card, by Stripe" } }
             @if let Some(session) = &checkout.session { dt { "Payment" } dd { code { (session) } } }
             dt { "Ordered by" }
             dd { @if checkout.automatic { "Auto top-up, set up by " } (checkout.person) }
@@ -236,6 +237,7 @@ fn document(title: &str, back: &str, back_name: &str, content: &Markup) -> Page 
     let styles = html! { link rel="stylesheet" href=(assets::path("documents.css")); };
     let body = html! {
         main.document #content tabindex="-1" {
+            (test_mode::notice())
             p.back.no-print { a href=(back) { (back_name) } }
             (content)
         }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::checkout;
 use crate::{
-    backoffice::{NewTopUp, TopUp, TopUpState, payments::Payments},
+    backoffice::{Bought, NewTopUp, TopUp, TopUpState, payments::Payments},
     base::{money::NanoUsd, month::Month, timestamp},
     gateway::{
         Gateway,
@@ -20,6 +20,7 @@ use crate::{
     },
     portal::{
         confirmation::Confirmation,
+        days,
         error::PortalError,
         form::{EmptyForm, SignedForm},
         formatting::{moment, money},
@@ -37,7 +38,8 @@ const OFF: &str = "/portal/billing/top-up/off";
 /// An account's settings, and what was bought this month.
 pub(crate) struct Shown {
     top_up: Option<TopUp>,
-    bought: NanoUsd,
+    bought: Bought,
+    month: Month,
 }
 
 impl Shown {
@@ -47,10 +49,12 @@ impl Shown {
             return Ok(None);
         }
         let account = me.account.id.as_str();
-        let month = Month::of_ms(timestamp::now_ms()).first_ms() / 1_000;
+        let month = Month::of_ms(timestamp::now_ms());
+        let since = month.first_ms() / 1_000;
         Ok(Some(Self {
             top_up: gateway.backoffice.top_up(account).await?,
-            bought: gateway.backoffice.topped_up_since(account, month).await?,
+            bought: gateway.backoffice.topped_up_since(account, since).await?,
+            month,
         }))
     }
 
@@ -59,7 +63,12 @@ impl Shown {
         state.unwrap_or(TopUpState::Off)
     }
 
-    /// The warning that it is paused.
+    fn is_at_maximum(&self) -> bool {
+        let top_up = self.top_up.as_ref();
+        top_up.is_some_and(|top_up| top_up.is_at_maximum(self.bought))
+    }
+
+    /// The warning that no credit is bought: it is paused, or the maximum of the month is reached.
     pub(crate) fn notice(&self) -> Markup {
         let problem = self.top_up.as_ref().and_then(|it| it.problem.as_deref());
         html! {
@@ -67,6 +76,12 @@ impl Shown {
                 (notice::warning(&html! {
                     strong { "Auto top-up is paused: " (problem.unwrap_or("the last payment failed")) "." }
                     " No more credit is bought. " a href=(PATH) { "Turn it on again" }
+                }))
+            } @else if self.is_at_maximum() {
+                (notice::warning(&html! {
+                    strong { "Monthly maximum reached." }
+                    " No more credit is bought until " (days::short(&self.month.next().first_day())) " (UTC). "
+                    a href=(PATH) { "Change the maximum" }
                 }))
             }
         }
@@ -79,7 +94,7 @@ impl Shown {
                 @match (&self.top_up, self.state()) {
                     (Some(top_up), TopUpState::On) => {
                         p { span.badge.good { "On" } " " (rule(top_up.threshold, top_up.amount, top_up.monthly_max)) }
-                        p.muted { (money(self.bought)) " of " (money(top_up.monthly_max)) " bought this month (UTC)." }
+                        p.muted { (bought(self.bought, top_up.monthly_max)) }
                     },
                     (Some(top_up), TopUpState::Waiting) => {
                         p { span.badge { "Waiting for a card" } " " (rule(top_up.threshold, top_up.amount, top_up.monthly_max)) }
@@ -96,6 +111,16 @@ impl Shown {
                 }
             }
         }
+    }
+}
+
+/// What was bought this month, and what counts besides.
+fn bought(bought: Bought, monthly_max: NanoUsd) -> Markup {
+    let none = NanoUsd::default();
+    html! {
+        (money(bought.paid)) " of " (money(monthly_max)) " bought this month (UTC)."
+        @if bought.pending > none { " " (money(bought.pending)) " pending." }
+        @if bought.unknown > none { " " (money(bought.unknown)) " with unknown outcome, which counts as bought." }
     }
 }
 
@@ -161,6 +186,9 @@ async fn page(
     let has_card = stored
         .as_ref()
         .is_some_and(|stored| stored.card.is_some() && stored.provider == payments.provider.key());
+    let is_on = stored
+        .as_ref()
+        .is_some_and(|stored| stored.state == TopUpState::On);
     let (least, most) = (money(payments.offer.min), money(payments.offer.max));
     let content = html! {
         p.back { a href="/portal/billing" { "Billing" } }
@@ -188,7 +216,7 @@ async fn page(
                 " and charged automatically by these rules. I can turn this off at any time."
             }
             @if has_card || payments.is_test() {
-                button.primary type="submit" { "Turn on" }
+                button.primary type="submit" { @if is_on { "Save" } @else { "Turn on" } }
             } @else {
                 p.muted { "To save your card, you buy this amount once now, on " (payments.provider.name()) "’s page." }
                 button.primary type="submit" { "Continue to payment" }
