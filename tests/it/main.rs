@@ -172,6 +172,7 @@ mod portal_usage;
 mod process;
 mod process_bodies;
 mod process_check;
+mod process_check_ports;
 mod process_cli;
 mod process_kill;
 mod process_log_text;
