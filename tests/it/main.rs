@@ -105,6 +105,7 @@ mod harness_servers;
 mod import;
 mod import_killed;
 mod import_refused;
+mod init;
 mod key_rotation;
 mod key_terms;
 mod messages_aliases;
