@@ -52,13 +52,15 @@ pub(crate) static LIST_PRICES: LazyLock<ListPrices> = LazyLock::new(|| {
 });
 
 impl ListPrices {
-    /// The model of this vendor; one with a date behind its name costs what the model costs.
+    /// The model of this vendor; one with a date behind its name costs what the model costs. Resellers write the versions of
+    /// Claude with a dot.
     pub(crate) fn find(&self, vendor: &str, id: &str) -> Option<&ListedModel> {
         let named = |name: &str| {
             let mut models = self.models.iter();
             models.find(|model| model.vendor == vendor && model.id == name)
         };
-        named(id).or_else(|| named(without_date(id)?))
+        let found = named(id).or_else(|| named(without_date(id)?));
+        found.or_else(|| named(&id.replace('.', "-")).filter(|_| vendor == "anthropic"))
     }
 }
 
@@ -79,15 +81,26 @@ fn without_date(name: &str) -> Option<&str> {
     (at < name.len()).then(|| &name[..at])
 }
 
-/// The vendor of the models at this provider, and the vendor's name for a model there.
-pub(crate) fn vendor_of<'a>(
-    kind: &str,
-    base_url: &str,
-    model: &'a str,
-) -> Option<(&'static str, &'a str)> {
+/// Whose models a provider sells at their list prices.
+enum Seller {
+    Vendor(&'static str),
+    OpenRouter,
+}
+
+/// `OpenRouter` begins the names of models with their maker, and asks what the maker asks.
+const MAKERS: [(&str, &str); 6] = [
+    ("openai", "openai"),
+    ("anthropic", "anthropic"),
+    ("google", "google"),
+    ("mistralai", "mistral"),
+    ("deepseek", "deepseek"),
+    ("x-ai", "xai"),
+];
+
+fn seller(kind: &str, base_url: &str) -> Option<Seller> {
     let host = base_url.split("://").nth(1).unwrap_or_default();
     let host = host.split(['/', ':']).next().unwrap_or_default();
-    let vendor = match (kind, host) {
+    Some(Seller::Vendor(match (kind, host) {
         ("anthropic", "" | "api.anthropic.com") => "anthropic",
         ("gemini", "" | "generativelanguage.googleapis.com") => "google",
         ("openai", "api.openai.com") => "openai",
@@ -96,26 +109,55 @@ pub(crate) fn vendor_of<'a>(
         ("openai", "api.deepseek.com") => "deepseek",
         ("openai", "api.x.ai") => "xai",
         ("openai", host) if host.ends_with(".openai.azure.com") => "openai",
-        ("openai", "openrouter.ai") => {
-            let (maker, model) = model.split_once('/')?;
-            return Some((openrouter_vendor(maker)?, model));
-        }
+        ("openai", "openrouter.ai") => return Some(Seller::OpenRouter),
         _ => return None,
-    };
-    Some((vendor, model))
+    }))
 }
 
-/// The models of `OpenRouter` begin with their maker, and cost what the maker asks.
-fn openrouter_vendor(maker: &str) -> Option<&'static str> {
-    Some(match maker {
-        "openai" => "openai",
-        "anthropic" => "anthropic",
-        "google" => "google",
-        "mistralai" => "mistral",
-        "deepseek" => "deepseek",
-        "x-ai" => "xai",
-        _ => return None,
-    })
+/// The vendor of the models at this provider, and the vendor's name for a model there.
+pub(crate) fn vendor_of<'a>(
+    kind: &str,
+    base_url: &str,
+    model: &'a str,
+) -> Option<(&'static str, &'a str)> {
+    match seller(kind, base_url)? {
+        Seller::Vendor(vendor) => Some((vendor, model)),
+        Seller::OpenRouter => {
+            let (maker, model) = model.split_once('/')?;
+            let (_, vendor) = MAKERS.iter().find(|(name, _)| *name == maker)?;
+            Some((*vendor, model))
+        }
+    }
+}
+
+/// The name under which this provider sells a model at its list price; `None` if it does not, or if the name is not known.
+pub(crate) fn name_at(kind: &str, base_url: &str, model: &ListedModel) -> Option<String> {
+    match seller(kind, base_url)? {
+        Seller::Vendor(vendor) => (vendor == model.vendor).then(|| model.id.clone()),
+        Seller::OpenRouter => {
+            let (maker, vendor) = MAKERS.iter().find(|(_, vendor)| *vendor == model.vendor)?;
+            let id = match *vendor {
+                "openai" | "google" | "deepseek" => model.id.clone(),
+                "anthropic" => with_dotted_version(&model.id),
+                // It has other names for these, without `-latest` for one.
+                _ => return None,
+            };
+            Some(format!("{maker}/{id}"))
+        }
+    }
+}
+
+/// `claude-opus-4-8` as `claude-opus-4.8`.
+fn with_dotted_version(id: &str) -> String {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match id.rsplit_once('-') {
+        Some((before, minor))
+            if is_number(minor) && before.ends_with(|c: char| c.is_ascii_digit()) =>
+        {
+            format!("{before}.{minor}")
+        }
+        _ => id.to_owned(),
+    }
 }
 
 fn entries(node: Node) -> BTreeMap<String, Node> {
@@ -193,6 +235,12 @@ mod tests {
                 "openai/gpt-4o",
                 Some("gpt-4o"),
             ),
+            (
+                "openai",
+                "https://openrouter.ai/api/v1",
+                "anthropic/claude-sonnet-4.5",
+                Some("claude-sonnet-4-5"),
+            ),
             ("openai", "https://openrouter.ai/api/v1", "gpt-4o", None),
             ("openai", "http://127.0.0.1:11434/v1", "gpt-4o", None),
             (
@@ -216,5 +264,35 @@ mod tests {
         ] {
             assert_eq!(find(kind, url, model), found, "{url} {model}");
         }
+    }
+
+    /// What a suggestion calls a model is found again when the suggestion is read.
+    #[test]
+    fn the_name_at_a_seller_is_that_of_the_listed_model() {
+        let sellers = [
+            ("openai", "https://api.openai.com/v1", 20),
+            ("gemini", "", 9),
+            ("openai", "https://openrouter.ai/api/v1", 44),
+        ];
+        for (kind, url, expected) in sellers {
+            let mut named = 0;
+            for model in &LIST_PRICES.models {
+                let Some(name) = name_at(kind, url, model) else {
+                    continue;
+                };
+                let (vendor, id) = vendor_of(kind, url, &name).unwrap();
+                let found = LIST_PRICES.find(vendor, id).unwrap();
+                assert_eq!(
+                    (&found.vendor, &found.id),
+                    (&model.vendor, &model.id),
+                    "{name}"
+                );
+                named += 1;
+            }
+            assert_eq!(named, expected, "{kind} {url}");
+        }
+        let claude = LIST_PRICES.find("anthropic", "claude-opus-4-8").unwrap();
+        let name = name_at("openai", "https://openrouter.ai/api/v1", claude);
+        assert_eq!(name.as_deref(), Some("anthropic/claude-opus-4.8"));
     }
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    new_file::{NewFile, refuse_to_overwrite},
+    new_file::{NewFile, create_private_folder, refuse_to_overwrite},
     output::{OutputOption, tell},
     progress::{Progress, with_commas},
     store_option::{NamedStore, StoreOption},
@@ -24,7 +24,7 @@ use crate::{backoffice, conversations, db, ledger};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
-    /// The copy of the ledger, a new file that ends with .db; the other copies are named after it
+    /// The copy of the ledger, a new file that ends with .db; the other copies are named after it, and its folder is created
     #[arg(value_name = "FILE")]
     copy: PathBuf,
     #[command(flatten)]
@@ -85,6 +85,7 @@ fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<Vec<BackupFile>
     }
     let copies = Copies { copy, database };
     copies.refuse_to_overwrite()?;
+    create_private_folder(copy)?;
     let mut done = Vec::new();
     done.extend(copies.spool(spool)?);
     done.extend(copies.beside("stored responses", conversations::path_beside)?);

@@ -1,12 +1,15 @@
 //! `tollgate check`: checks a configuration and everything it names, without changing anything.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use socket2::{Domain, Socket, Type};
 
-use super::{check_changes, output::OutputOption};
+use super::{
+    check_changes,
+    check_listeners::{self, Listener},
+    output::OutputOption,
+};
 use crate::{
     backoffice::{self, mail::Mail, oidc::Issuer},
     config::{self, Config, LimiterStore, StoreLocation},
@@ -47,8 +50,8 @@ impl Findings {
         self.line(state, what, &detail)
     }
 
-    fn note(&mut self, detail: &str) -> Result<(), String> {
-        self.line("note", "", detail)
+    fn note(&mut self, what: &str, detail: &str) -> Result<(), String> {
+        self.line("note", what, detail)
     }
 
     fn line(&mut self, state: &str, what: &str, detail: &str) -> Result<(), String> {
@@ -79,14 +82,22 @@ impl Findings {
 /// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider, each alias and each data
 /// source of the tools, one line each. Fails if anything is wrong.
 pub(crate) async fn run(options: &Options) -> Result<(), String> {
-    let config = Config::load(&options.config).map_err(|error| error.to_string())?;
     let mut findings = Findings {
         output: options.output,
         all: Vec::new(),
         wrong: 0,
     };
-    findings.add(&options.config.display().to_string(), Ok(String::new()))?;
-    let mut config = config;
+    let file = options.config.display().to_string();
+    let mut config = match Config::load(&options.config) {
+        Ok(config) => config,
+        Err(error) => {
+            for mistake in error.mistakes() {
+                findings.add(&file, Err(mistake.to_string()))?;
+            }
+            return findings.finish();
+        }
+    };
+    findings.add(&file, Ok(String::new()))?;
     if !options.offline {
         let (with_changes, result) = check_changes::applied(config).await;
         config = with_changes;
@@ -94,7 +105,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
             findings.add("changes of the console", result)?;
         }
     }
-    local(&config, &mut findings)?;
+    local(&config, &mut findings).await?;
     if !options.offline {
         remote(&config, &mut findings).await?;
     }
@@ -106,7 +117,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
 }
 
 /// The ports, files and folders of this machine.
-fn local(config: &Config, findings: &mut Findings) -> Result<(), String> {
+async fn local(config: &Config, findings: &mut Findings) -> Result<(), String> {
     let mut in_use = false;
     if let StoreLocation::File(path) = &config.store.location {
         in_use = ledger::is_in_use(path);
@@ -115,12 +126,13 @@ fn local(config: &Config, findings: &mut Findings) -> Result<(), String> {
         findings.add("portal", backoffice::probe(path))?;
     }
     findings.add("spool", spool::probe(&config.store.spool))?;
-    let ports = [
-        ("server.listen", config.server.listen),
-        ("operator.listen", config.operator.listen),
-    ];
-    for (what, address) in ports {
-        findings.add(what, probe_port(address, in_use))?;
+    let [public, operator] = check_listeners::probe(config, in_use).await;
+    for (what, listener) in [("server.listen", public), ("operator.listen", operator)] {
+        match listener {
+            Listener::Free(detail) => findings.add(what, Ok(detail))?,
+            Listener::Running(detail) => findings.note(what, &detail)?,
+            Listener::Wrong(reason) => findings.add(what, Err(reason))?,
+        }
     }
     if let Some(tls) = &config.server.tls {
         findings.add("certificate", crate::server::probe_certificate(tls))?;
@@ -129,27 +141,6 @@ fn local(config: &Config, findings: &mut Findings) -> Result<(), String> {
         findings.add("router weights", Ok(weights.scorer.version().to_owned()))?;
     }
     Ok(())
-}
-
-/// Whether a gateway could listen there. The port of the gateway that runs with this store is taken by itself.
-fn probe_port(address: SocketAddr, is_running: bool) -> Result<String, String> {
-    match bind(address) {
-        Ok(()) => Ok(format!("{address} is free")),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_running => Ok(format!(
-            "{address} is in use, as is the store: a gateway is running"
-        )),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(format!(
-            "{address} is in use by another program; stop it, or choose another port"
-        )),
-        Err(error) => Err(format!("{address} cannot be used: {error}")),
-    }
-}
-
-/// Takes the address without listening, which fails if a program listens there.
-fn bind(address: SocketAddr) -> io::Result<()> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())
 }
 
 /// What is reached over the network.
@@ -185,14 +176,13 @@ async fn remote(config: &Config, findings: &mut Findings) -> Result<(), String> 
 /// Changes that the file has overtaken, models without a deployment, and aliases.
 fn models(config: &Config, findings: &mut Findings) -> Result<(), String> {
     for note in check_changes::outdated(config) {
-        findings.note(&note)?;
+        findings.note("", &note)?;
     }
     let unserved = config.unserved_models();
     if !unserved.is_empty() {
         let models = unserved.join(", ");
-        findings.note(&format!(
-            "models without a deployment are not listed and return 404: {models}"
-        ))?;
+        let detail = format!("models without a deployment are not listed and return 404: {models}");
+        findings.note("", &detail)?;
     }
     for (alias, model) in config.catalog.written_aliases() {
         let id = &model.id;

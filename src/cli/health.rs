@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::{Request, Uri};
+use axum::http::{Request, StatusCode, Uri};
 use clap::Args;
 use http_body_util::Full;
 use serde_json::Value;
@@ -38,18 +38,26 @@ pub(crate) async fn run(options: &Options) -> Result<(), String> {
         timeout: Duration::from_secs(options.timeout),
         certificates: certificates(url),
     };
-    let request = Request::get(peer.at("/health"))
-        .body(Full::default())
-        .map_err(|error| format!("{url} is not a valid URL: {error}"))?;
-    let (status, body) = peer.send(request).await?;
-    let health: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (status, health) = ask(&peer).await?;
     let state = health["status"].as_str().ok_or_else(|| {
         format!("{url} does not respond like the public listener (status {status})")
     })?;
-    if !status.is_success() {
-        return Err(state.to_owned());
+    if status.is_success() {
+        return options.output.print(|| state.to_owned(), &health);
     }
-    options.output.print(|| state.to_owned(), &health)
+    if options.output.json {
+        options.output.print(String::new, &health)?;
+    }
+    Err(state.to_owned())
+}
+
+/// The status and the body of the peer's `/health`; null if the body is not JSON.
+pub(super) async fn ask(peer: &Peer<'_>) -> Result<(StatusCode, Value), String> {
+    let request = Request::get(peer.at("/health"))
+        .body(Full::default())
+        .map_err(|error| format!("{} is not a valid URL: {error}", peer.url))?;
+    let (status, body) = peer.send(request).await?;
+    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 /// A gateway's certificate has its public name, not `127.0.0.1`. Connections to this machine need no proof of who responds.

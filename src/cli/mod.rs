@@ -4,13 +4,14 @@
 //!
 //! This is the outermost room: it may use all others.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
 mod backup;
 mod check;
 mod check_changes;
+mod check_listeners;
 mod config_commands;
 mod demo;
 mod dev;
@@ -165,7 +166,10 @@ enum Command {
 
 /// Parses the arguments and runs the command; a failure is one message on standard error and exit code 1.
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return explain(&error),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -180,10 +184,21 @@ pub fn run() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            output::tell(&format!("tollgate: {message}"));
-            ExitCode::FAILURE
-        }
+        Err(message) => fail(&message),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    output::tell(&format!("tollgate: {message}"));
+    ExitCode::FAILURE
+}
+
+/// Prints the help or the version that was asked for, or what is wrong with the arguments.
+fn explain(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match output::written(printed) {
+        Err(message) if !error.use_stderr() => fail(&message),
+        _ => u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
 
@@ -265,13 +280,25 @@ mod tests {
         assert!(silent.is_empty(), "{silent:#?}");
     }
 
+    #[test]
+    fn every_account_is_named_by_its_id_or_its_email() {
+        let (mut taken, mut without) = (0, Vec::new());
+        each_command(&built(), "tollgate", &mut |words, command| {
+            let named = command.get_arguments();
+            for argument in named.filter(|argument| argument.get_id() == "account") {
+                taken += 1;
+                let help = argument.get_help().map(ToString::to_string);
+                if !help.is_some_and(|help| help.contains("ID or email")) {
+                    without.push(words.to_owned());
+                }
+            }
+        });
+        assert!(taken >= 19, "{taken} commands");
+        assert!(without.is_empty(), "{without:#?}");
+    }
+
     /// Those without a result, and those that print JSON already, like the logs of `serve`.
-    const WITHOUT_JSON: [&str; 4] = [
-        "tollgate serve",
-        "tollgate openapi",
-        "tollgate completions",
-        "tollgate man",
-    ];
+    const WITHOUT_JSON: [&str; 3] = ["tollgate serve", "tollgate openapi", "tollgate completions"];
 
     #[test]
     fn every_command_can_print_json() {

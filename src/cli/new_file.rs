@@ -4,9 +4,9 @@
 //! overwrites it.
 
 use std::{
-    fs::{File, OpenOptions, Permissions, TryLockError},
+    fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
     io,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -89,12 +89,22 @@ pub(crate) fn refuse_to_overwrite(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Creates the folder that this file will be in, if there is none, for this user alone.
+pub(crate) fn create_private_folder(path: &Path) -> Result<(), String> {
+    let folder = folder_of(path);
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|error| format!("{} cannot be created: {error}", folder.display()))
+}
+
 /// Makes the file's name durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

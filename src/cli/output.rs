@@ -33,7 +33,12 @@ impl OutputOption {
 
 /// Prints a line, or several.
 pub(crate) fn print(text: &str) -> Result<(), String> {
-    match write_line(io::stdout(), text) {
+    written(write_line(io::stdout(), text))
+}
+
+/// What a write to standard output means for the command.
+pub(crate) fn written(result: io::Result<()>) -> Result<(), String> {
+    match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(format!("standard output cannot be written: {error}")),
         Ok(()) => Ok(()),

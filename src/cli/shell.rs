@@ -1,11 +1,20 @@
 //! `tollgate completions` and `tollgate man`: what a shell and a manual know of the command line, made from its definition.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
-use super::{Arguments, output};
+use serde_json::json;
+
+use super::{
+    Arguments,
+    output::{self, OutputOption},
+};
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -27,6 +36,8 @@ pub(crate) struct Manual {
     /// The folder to write the pages to, e.g. /usr/local/share/man/man1
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 /// Prints the completions.
@@ -41,10 +52,27 @@ pub(crate) fn completions(options: &Completions) -> Result<(), String> {
     output::print(String::from_utf8_lossy(&script).trim_end())
 }
 
-/// Writes a page for the program and for each of its commands.
+/// Writes a page for the program and for each of its commands, and with `--json` lists them.
 pub(crate) fn manual(options: &Manual) -> Result<(), String> {
     let folder = &options.folder;
     let failed = |error: io::Error| format!("{} cannot be written: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Arguments::command(), folder).map_err(failed)
+    let mut program = Arguments::command().disable_help_subcommand(true);
+    program.build();
+    let mut pages = Vec::new();
+    write_pages(program, folder, &mut pages).map_err(failed)?;
+    if options.output.json {
+        options
+            .output
+            .print(String::new, &json!({ "pages": pages }))?;
+    }
+    Ok(())
+}
+
+fn write_pages(command: Command, folder: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
+    for inner in command.get_subcommands().cloned() {
+        write_pages(inner, folder, pages)?;
+    }
+    pages.push(Man::new(command).generate_to(folder)?);
+    Ok(())
 }

@@ -420,6 +420,12 @@ pub struct ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+impl ConfigError {
+    pub(crate) fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.mistakes.len();

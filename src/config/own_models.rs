@@ -4,7 +4,7 @@
 //! served becomes a deployment, and its other names become aliases; so nothing else knows of this form. What an entry
 //! leaves out of its prices and limits comes from the vendor's list prices.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use crate::{
     base::checked_toml::{Mistake, Node, Origin, Value, as_text},
@@ -71,7 +71,7 @@ fn models(
         Some(Value::Table(providers)) => providers.clone(),
         _ => Entries::new(),
     };
-    let mut made = Vec::new();
+    let (mut made, mut ids) = (Vec::new(), BTreeSet::new());
     for (at, model) in models.iter_mut().enumerate() {
         let origin = model.origin.clone();
         // Another value is reported when the catalog is read.
@@ -90,12 +90,13 @@ fn models(
             .and_then(|of| listed(&providers, of, &id));
         fill_in(settings, &id, listed, &origin);
         if let Some(mut deployment) = deployment {
-            if let Some(listed) = listed {
-                let cost = || table(prices(listed, &origin), &origin);
-                deployment.entry("cost".into()).or_insert_with(cost);
-            }
+            add_cost(&mut deployment, listed, &origin);
             made.push((at, table(deployment, &origin)));
         }
+        ids.insert(id);
+    }
+    if let Some(Value::List(written)) = root.get_mut("deployments").map(|node| &mut node.value) {
+        add_costs(written, &ids, &providers);
     }
     let empty = || Node {
         origin: Origin::Absent,
@@ -120,6 +121,28 @@ fn models(
         &Origin::Absent,
     ));
     own
+}
+
+/// Adds what the vendors ask to the other deployments of own models.
+fn add_costs(deployments: &mut [Node], own: &BTreeSet<String>, providers: &Entries) {
+    for deployment in deployments {
+        let origin = deployment.origin.clone();
+        let Value::Table(settings) = &mut deployment.value else {
+            continue;
+        };
+        let model = settings.get("model").and_then(|id| as_text(&id.value));
+        if let Some(id) = model.filter(|id| own.contains(id)) {
+            let listed = listed(providers, settings, &id);
+            add_cost(settings, listed, &origin);
+        }
+    }
+}
+
+fn add_cost(deployment: &mut Entries, listed: Option<&ListedModel>, origin: &Origin) {
+    if let Some(listed) = listed {
+        let cost = || table(prices(listed, origin), origin);
+        deployment.entry("cost".into()).or_insert_with(cost);
+    }
 }
 
 /// Takes the settings of a deployment out of those of a model; `None` without a provider.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -51,7 +52,7 @@ pub(crate) fn config(written: Applied, environment: &Environment) -> Result<Conf
     } = written;
     checked_toml::read(document, |root| {
         let server = server(root.section("server"));
-        let operator = operator(root.section("operator"), environment);
+        let operator = operator(root.section("operator"), server.listen, environment);
         let store = store(root.section("store"), environment);
         let limits = limits(root.section("limits"), &store, environment);
         let is_shared = matches!(store.location, StoreLocation::Postgres { .. });
@@ -199,8 +200,14 @@ fn client_timeouts(section: &mut Section) -> ClientTimeouts {
     }
 }
 
-fn operator(mut section: Section, environment: &Environment) -> Operator {
+fn operator(mut section: Section, public: SocketAddr, environment: &Environment) -> Operator {
     let listen = address(&mut section, "127.0.0.1:9090");
+    if overlap(public, listen) {
+        section.mistake(
+            "listen",
+            &format!("is {listen}, where `server.listen` takes requests; choose another port"),
+        );
+    }
     // Read where changes of the console are checked.
     let _ = list(
         &mut section,
@@ -234,6 +241,14 @@ fn operator(mut section: Section, environment: &Environment) -> Operator {
         listen,
         token: token.unwrap_or_else(Secret::generate),
     }
+}
+
+/// Whether only one of two listeners can have its address. Port 0 is a free one.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let [a, b] = [one.ip(), other.ip()];
+    let is_same =
+        a == b || a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified());
+    one.port() == other.port() && one.port() != 0 && is_same
 }
 
 fn store(mut section: Section, environment: &Environment) -> Store {

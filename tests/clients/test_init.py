@@ -70,15 +70,16 @@ def test_it_asks_for_what_it_needs_and_hides_the_key(terminal):
     terminal.answer("The URL of its API", "http://127.0.0.1:9/v1")
     terminal.answer("Its API key", KEY)
     terminal.answer("Its models", "qwen3, llama3.2")
-    terminal.answer("Input [0.10]: ", "a lot")
-    assert "e.g. 0.40" in terminal.answer("Input [0.10]: ", "0.5")
-    terminal.answer("Output [0.40]: ", "")
+    # It has a key, so what it asks is not guessed.
+    terminal.answer("Input: ", "a lot")
+    assert "e.g. 0.40" in terminal.answer("Input: ", "0.5")
+    terminal.answer("Output: ", "2")
     shown, printed = terminal.end()
     assert terminal.process.returncode == 0, shown
     assert KEY not in shown + printed + terminal.shown
     config = written(terminal)
     assert [model["id"] for model in config["models"]] == ["qwen3", "llama3.2"]
-    assert {(model["input"], model["output"]) for model in config["models"]} == {("0.5", "0.40")}
+    assert {(model["input"], model["output"]) for model in config["models"]} == {("0.5", "2")}
     key = terminal.folder / "compatible.key"
     assert key.read_text().strip() == KEY and stat.S_IMODE(key.stat().st_mode) == 0o600
     check = subprocess.run([BIN, "check", "--offline", "--config", terminal.folder / "tollgate.toml"], capture_output=True, text=True)

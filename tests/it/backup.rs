@@ -73,14 +73,15 @@ async fn a_backup_under_load_has_every_call_that_had_ended_and_can_be_served() {
     let load = Load::start(&serving, 4);
     load.go_on_for(100).await;
     let answered = load.answered();
-    let copies = TempDir::new().unwrap();
-    let copy = copies.path().join("monday.db");
+    let kept = TempDir::new().unwrap();
+    let copies = kept.path().join("of/november");
+    let copy = copies.join("monday.db");
     let (code, stdout, stderr) = back_up(serving.folder(), &copy).await;
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     load.go_on_for(10).await;
     let all = load.stop().await;
     let files = ["monday.db", "monday.portal.db", "monday.responses.db"];
-    assert_eq!(names(copies.path()), files.map(str::to_owned).into());
+    assert_eq!(names(&copies), files.map(str::to_owned).into());
     let original = serving.folder().join("tollgate.db");
     for words in files.into_iter().chain([
         original.to_str().unwrap(),
@@ -89,20 +90,17 @@ async fn a_backup_under_load_has_every_call_that_had_ended_and_can_be_served() {
     ]) {
         assert!(stdout.contains(words), "{words}: {stdout}");
     }
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for file in files {
-        let mode = copies
-            .path()
-            .join(file)
-            .metadata()
-            .unwrap()
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600, "{file}");
+        assert_eq!(mode(&copies.join(file)), 0o600, "{file}");
+    }
+    for folder in [&copies, copies.parent().unwrap()] {
+        assert_eq!(mode(folder), 0o700, "created for this user alone");
     }
 
     let restored = serving.start_on_copy(restore(&copy), SIMULATOR).await;
     assert!(
-        names(copies.path()).is_empty(),
+        names(&copies).is_empty(),
         "an audit leaves no files beside a copy"
     );
     let usage = restored

@@ -1,17 +1,13 @@
-//! Models that operators define in `[[models]]`, and the files that `tollgate init` writes.
+//! Models that operators define in `[[models]]`.
 
-use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::Path};
+use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
 use tollgate::config::Config;
 
-use crate::support::{
-    TestGateway,
-    process::{run, text},
-    upstream::completion,
-};
+use crate::support::{TestGateway, upstream::completion};
 
 const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 
@@ -40,6 +36,14 @@ async fn an_own_model_is_served_at_its_price_as_it_is_asked_for() {
         input = "1.00"
         output = "2.00"
         aliases = ["gpt-*"]
+
+        [[models]]
+        id = "named-model"
+        name = "Named Model"
+        provider = "fake"
+        input = "1.00"
+        output = "2.00"
+        identity_prompt = true
     "#;
     let gateway = TestGateway::start_with(own).await;
     gateway.upstream.answer_json(200, &completion("Hi"));
@@ -66,6 +70,21 @@ async fn an_own_model_is_served_at_its_price_as_it_is_asked_for() {
             (&json!("house-model"), &json!("0.000017"))
         );
     }
+    // A model that says so has the identity prompt, and still no tools.
+    let body = json!({ "model": "named-model", "messages": [{ "role": "user", "content": "hi" }] });
+    gateway.chat(&body).await.assert_ok();
+    let sent = gateway.upstream.last_body();
+    let prompt = &sent["messages"][0];
+    assert_eq!(prompt["role"], "system", "{sent}");
+    assert!(
+        prompt["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("You are Named Model"),
+        "{sent}"
+    );
+    assert_eq!(sent["messages"][1], body["messages"][0]);
+    assert_eq!(sent.get("tools"), None);
     let listed = gateway.get("/v1/models/house-model").await;
     assert_eq!(listed.assert_ok()["pricing"]["prompt"], "0.000001");
 }
@@ -109,6 +128,56 @@ fn list_prices_fill_in_what_an_entry_leaves_out() {
 }
 
 #[test]
+fn every_deployment_of_an_own_model_has_the_cost_of_its_vendor() {
+    let config = parsed(&format!(
+        r#"{OPENAI}
+        [providers.azure]
+        kind = "openai"
+        base_url = "https://mine.openai.azure.com/openai/v1"
+        [providers.openrouter]
+        kind = "openai"
+        base_url = "https://openrouter.ai/api/v1"
+        [providers.rack]
+        kind = "openai"
+        base_url = "http://127.0.0.1:9/v1"
+
+        [[models]]
+        id = "gpt-4o"
+        provider = "openai"
+
+        [[deployments]]
+        model = "gpt-4o"
+        provider = "azure"
+        priority = 2
+        cost = {{ input = "2.00", output = "8.00" }}
+        [[deployments]]
+        model = "gpt-4o"
+        provider = "openrouter"
+        upstream_model = "openai/gpt-4o"
+        priority = 3
+        [[deployments]]
+        model = "gpt-4o"
+        provider = "rack"
+        priority = 4
+        "#
+    ));
+    let config = config.unwrap();
+    let cost_at = |provider: &str| {
+        let mut deployments = config.deployments.iter();
+        let found = deployments.find(|one| one.provider == provider).unwrap();
+        found.cost.as_ref().map(|cost| cost.rates.input.to_string())
+    };
+    for (provider, cost) in [
+        ("openai", Some("0.0000025")),
+        ("azure", Some("0.000002")),
+        ("openrouter", Some("0.0000025")),
+        ("rack", None),
+    ] {
+        assert_eq!(cost_at(provider).as_deref(), cost, "{provider}");
+    }
+}
+
+#[test]
 fn mistakes_name_the_entry() {
     let model =
         "[[models]]\nid = \"first\"\nprovider = \"openai\"\ninput = \"1\"\noutput = \"2\"\n";
@@ -138,109 +207,4 @@ fn mistakes_name_the_entry() {
         let mistakes = parsed(&format!("{OPENAI}{model}[[models]]\n{second}")).unwrap_err();
         assert!(mistakes.contains(words), "{second}: {mistakes}");
     }
-}
-
-/// The variables in which the providers' keys usually are.
-const KEYS: [&str; 9] = [
-    "ANTHROPIC_API_KEY",
-    "AZURE_OPENAI_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GEMINI_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "OPENAI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "XAI_API_KEY",
-];
-
-/// Runs the program in a folder, where nothing of the tests' environment leads to a provider.
-fn init(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
-    let folder = folder.to_str().unwrap();
-    let arguments = [&["init", "--folder", folder][..], arguments].concat();
-    let output = run(&arguments, environment);
-    (output.status.code(), text(&output.stderr))
-}
-
-#[test]
-fn each_provider_gets_a_configuration_that_works_as_it_is() {
-    let providers = text(&run(&["init"], &[]).stderr);
-    let (_, names) = providers.split_once("--provider: ").expect(&providers);
-    let names: Vec<_> = names.trim().split(", ").collect();
-    assert!(names.len() >= 15 && names.contains(&"ollama"), "{names:?}");
-    for name in names {
-        let data = TempDir::new().unwrap();
-        let folder = data.path().join("new");
-        let mut options = vec!["--provider", name, "--model", "gpt-4o"];
-        if name == "simulator" {
-            let url = [&options[..], &["--base-url", "http://127.0.0.1:9/v1"]].concat();
-            assert_eq!(init(&folder, &url, &[]).0, Some(1), "it has no URL");
-        } else {
-            options.extend(["--base-url", "http://127.0.0.1:9/v1"]);
-        }
-        let key = KEYS.map(|variable| (variable, "sk-of-a-vendor"));
-        let (code, stderr) = init(&folder, &options, &key);
-        assert_eq!(code, Some(0), "{name}: {stderr}");
-        for file in std::fs::read_dir(&folder).unwrap() {
-            let file = file.unwrap();
-            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
-            assert_eq!(mode, 0o600, "{name}: {:?}", file.path());
-            let written = std::fs::read_to_string(file.path()).unwrap();
-            let is_config = file.file_name() == "tollgate.toml";
-            assert!(
-                !(is_config && written.contains("sk-of-a-vendor")),
-                "{name}: {written}"
-            );
-        }
-        let config = folder.join("tollgate.toml");
-        let checked = run(
-            &["check", "--offline", "--config", config.to_str().unwrap()],
-            &[],
-        );
-        let (stdout, stderr) = (text(&checked.stdout), text(&checked.stderr));
-        assert!(checked.status.success(), "{name}: {stdout}{stderr}");
-        let (code, stderr) = init(&folder, &options, &key);
-        assert_eq!(code, Some(1), "{name} was overwritten");
-        assert!(stderr.contains("tollgate.toml"), "{stderr}");
-    }
-}
-
-#[test]
-fn prices_are_suggested_with_a_margin() {
-    let data = TempDir::new().unwrap();
-    let key = [("OPENAI_API_KEY", "sk-of-a-vendor")];
-    let (code, stderr) = init(
-        data.path(),
-        &[
-            "--provider",
-            "openai",
-            "--model",
-            "gpt-4o",
-            "--margin",
-            "50%",
-        ],
-        &key,
-    );
-    assert_eq!(code, Some(0), "{stderr}");
-    let config = data.path().join("tollgate.toml");
-    let written = std::fs::read_to_string(&config).unwrap();
-    assert!(
-        written.contains("input = \"3.75\"") && written.contains("output = \"15.00\""),
-        "{written}"
-    );
-    let config = config.to_str().unwrap();
-    let suggested = run(
-        &["model", "suggest", "--margin", "20%", "--config", config],
-        &[],
-    );
-    let suggested = text(&suggested.stdout);
-    let entry = suggested
-        .split("[[models]]")
-        .find(|entry| entry.contains("\"gpt-5.6\""));
-    let entry = entry.expect(&suggested);
-    assert!(
-        entry.contains("input = \"6.00\"") && entry.contains("output = \"36.00\""),
-        "{entry}"
-    );
-    let document: toml::Table = suggested.parse().expect("it is TOML");
-    assert!(document["models"].as_array().unwrap().len() > 5);
 }

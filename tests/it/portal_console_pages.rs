@@ -112,6 +112,8 @@ async fn limits_are_set_listed_and_removed() {
         (id, "", "many"),
         ("acct_none", "", "1"),
         (id, "svc-nothing", "1"),
+        // An email has to be whole.
+        ("dev@example", "", "1"),
     ] {
         assert_eq!(
             set(account, model, rpm).await,
@@ -119,6 +121,10 @@ async fn limits_are_set_listed_and_removed() {
             "{account} {model} {rpm}"
         );
     }
+    assert_eq!(set("Dev@example.com", "", "9").await, 303);
+    let page = browser.get("/portal/console/limits").await;
+    assert_eq!(page.assert_page().matches(">Remove<").count(), 2);
+    assert_eq!(set("dev@example.com", "", "").await, 303);
     // The fields that the Remove button of a rule submits.
     let remove = [("account", id), ("model", MODEL)];
     assert_eq!(

@@ -71,10 +71,10 @@ fn check_and_serve_refuse_an_operator_token_that_can_be_guessed() {
     let token = [("TOLLGATE_OPERATOR_TOKEN", "changeme-changeme-changeme")];
     for command in ["check", "serve"] {
         let output = run(&[command, "--config", config.to_str().unwrap()], &token);
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
-        assert!(stderr.contains("openssl rand -hex 32"), "{stderr}");
-        assert!(!stderr.contains("changeme"), "{stderr}");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("openssl rand -hex 32"), "{said}");
+        assert!(!said.contains("changeme"), "{said}");
     }
 }
 
@@ -171,12 +171,13 @@ fn check_distinguishes_good_from_bad_configurations() {
             .replace("\"*\"", "\"nope\""),
     )
     .unwrap();
-    let (code, _, stderr) = check(&config);
+    let (code, stdout, stderr) = check(&config);
     assert_eq!(code, 1);
-    assert!(
-        stderr.contains("`providers.play.kind`") && stderr.contains("`deployments[0].model`"),
-        "{stderr}"
-    );
+    for setting in ["`providers.play.kind`", "`deployments[0].model`"] {
+        let found = stdout.lines().find(|line| line.contains(setting));
+        assert!(found.expect(&stdout).starts_with("wrong "), "{stdout}");
+    }
+    assert!(stderr.contains("things are wrong"), "{stderr}");
 
     let dead = "{ kind = \"openai\", base_url = \"http://127.0.0.1:1/v1\" }";
     std::fs::write(
@@ -192,9 +193,9 @@ fn check_distinguishes_good_from_bad_configurations() {
     assert!(stdout.contains("wrong provider `play`"), "{stdout}");
     assert!(stderr.contains("one thing is wrong"), "{stderr}");
 
-    let (code, _, stderr) = check(&folder.path().join("nowhere.toml"));
+    let (code, stdout, _) = check(&folder.path().join("nowhere.toml"));
     assert_eq!(code, 1);
-    assert!(stderr.contains("nowhere.toml"), "{stderr}");
+    assert!(stdout.contains("nowhere.toml"), "{stdout}");
 }
 
 /// The data sources of the tools are checked too, without printing their addresses.

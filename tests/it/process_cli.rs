@@ -5,6 +5,7 @@ use std::{
     fs::OpenOptions,
     io::{Read as _, Write as _},
     net::TcpListener,
+    path::Path,
     process::{Output, Stdio},
 };
 
@@ -12,10 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tollgate::base::version::{COMMIT, COMMIT_DATE, FULL_VERSION, VERSION};
 
-use crate::support::{
-    process::{Process, run, text, tollgate},
-    stores,
-};
+use crate::support::process::{Process, run, text, tollgate};
 
 const NAMES: [&str; 2] = ["TOLLGATE_OPERATOR_URL", "TOLLGATE_OPERATOR_TOKEN"];
 
@@ -76,6 +74,9 @@ async fn a_closed_pipe_ends_a_command_quietly_and_a_full_disk_fails_it() {
         &["account", "list", "--json"],
         &["audit"],
         &["export", "ledger", "--database", database],
+        &["--help"],
+        &["key", "create", "--help"],
+        &["--version"],
     ] {
         let output = on_full_disk(&environment, arguments);
         let stderr = text(&output.stderr);
@@ -166,6 +167,36 @@ async fn an_account_is_named_by_its_email() {
     assert_eq!(json(&environment, &budget)["account_id"], id);
     let limit = ["limit", "set", "--account", email, "--rpm", "7", "--json"];
     assert_eq!(json(&environment, &limit)["account"], id);
+    let cleared = ["limit", "clear", "--account", email, "--json"];
+    assert_eq!(json(&environment, &cleared)["account"], id);
+    let limits = json(&environment, &["limit", "list", "--json"]);
+    assert!(!limits.to_string().contains(id), "{limits}");
+    let project = ["project", "create", email, "Search", "--json"];
+    assert_eq!(json(&environment, &project)["name"], "Search");
+    let person = ["account", "invite", email, "bob@example.com", "--json"];
+    assert_eq!(json(&environment, &person)["email"], "bob@example.com");
+    // Each list has something of its account in it.
+    let demo = "demo@tollgate.local";
+    for (arguments, account, field, value) in [
+        (["project", "list"], email, "name", "Search"),
+        (["key", "list"], email, "account_id", id),
+        (["budget", "list"], email, "account_id", id),
+        (["account", "people"], demo, "email", demo),
+        (["member", "list"], demo, "email", demo),
+    ] {
+        let arguments = [&arguments[..], &[account, "--json"]].concat();
+        let list = json(&environment, &arguments);
+        let mut listed = list["data"].as_array().unwrap().iter();
+        assert!(
+            listed.any(|one| one[field] == value),
+            "{arguments:?}: {list}"
+        );
+    }
+    for (command, closed) in [("close", true), ("reopen", false)] {
+        let changed = json(&environment, &["account", command, email, "--json"]);
+        assert_eq!(changed["id"], id);
+        assert_eq!(changed["closed"], closed);
+    }
     let change = ["account", "change", email, "--tier", "standard", "--json"];
     assert_eq!(json(&environment, &change)["id"], id);
     let route = ["route", "Hello", "--account", email, "--json"];
@@ -222,49 +253,6 @@ async fn an_account_is_named_by_its_email() {
 }
 
 #[test]
-fn a_check_finds_a_port_in_use_and_is_made_offline() {
-    let folder = TempDir::new().unwrap();
-    let config = folder.path().join("tollgate.toml");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap();
-    // A provider that refuses connections is wrong, unless the check is made offline.
-    let written = format!(
-        "{}deployments = [{{ model = \"*\", provider = \"far\" }}]\n\
-         [providers.far]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\n",
-        stores::lines(folder.path()),
-    );
-    std::fs::write(&config, written).unwrap();
-    let check = |more: &[&str]| {
-        let mut arguments = vec!["check", "--json", "--config", config.to_str().unwrap()];
-        arguments.extend(more);
-        let listen = port.to_string();
-        let environment = [
-            (
-                "TOLLGATE_OPERATOR_TOKEN",
-                "7c1f9a04e6b25d83d0487ae1936bf25c",
-            ),
-            ("TOLLGATE__SERVER__LISTEN", &listen),
-        ];
-        let output = run(&arguments, &environment);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks = report["checks"].as_array().unwrap();
-        let wrong = checks.iter().filter(|check| check["state"] == "wrong");
-        let wrong = wrong.map(|check| check["what"].as_str().unwrap().to_owned());
-        assert_eq!(report["ok"], output.status.success());
-        (wrong.collect::<Vec<_>>(), report)
-    };
-    let (wrong, report) = check(&[]);
-    assert_eq!(wrong, ["server.listen", "provider `far`"], "{report}");
-    assert!(
-        report.to_string().contains("in use by another program"),
-        "{report}"
-    );
-    drop(taken);
-    let (wrong, report) = check(&["--offline"]);
-    assert!(wrong.is_empty(), "{report}");
-}
-
-#[test]
 fn completions_and_manual_pages_have_every_command() {
     let folder = TempDir::new().unwrap();
     for shell in ["bash", "zsh", "fish"] {
@@ -280,6 +268,15 @@ fn completions_and_manual_pages_have_every_command() {
     let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
     assert!(page("tollgate.1").contains("tollgate\\-account"));
     assert!(page("tollgate-key-rotate.1").contains("\\-\\-grace"));
+    let output = run(&["man", pages.to_str().unwrap(), "--json"], &[]);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let listed = list["pages"].as_array().unwrap();
+    assert_eq!(listed.len(), std::fs::read_dir(&pages).unwrap().count());
+    assert!(
+        listed
+            .iter()
+            .all(|page| Path::new(page.as_str().unwrap()).is_file())
+    );
 }
 
 #[test]
@@ -334,15 +331,21 @@ async fn a_gateway_that_takes_no_requests_fails_the_health_command() {
     let stopping = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", stopping.local_addr().unwrap());
     let answering = std::thread::spawn(move || {
-        let (mut client, _) = stopping.accept().unwrap();
-        let mut head = [0; 4096];
-        let read = client.read(&mut head).unwrap();
-        assert!(head[..read].starts_with(b"GET /health HTTP/1.1\r\n"));
-        let response = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\r\n\r\n{\"status\":\"stopping\"}";
-        client.write_all(response.as_bytes()).unwrap();
+        for _ in 0..2 {
+            let (mut client, _) = stopping.accept().unwrap();
+            let mut head = [0; 4096];
+            let read = client.read(&mut head).unwrap();
+            assert!(head[..read].starts_with(b"GET /health HTTP/1.1\r\n"));
+            let response = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\r\n\r\n{\"status\":\"stopping\"}";
+            client.write_all(response.as_bytes()).unwrap();
+        }
     });
     let output = run(&["health", "--url", &url], &[]);
+    let as_json = run(&["health", "--url", &url, "--json"], &[]);
     answering.join().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "tollgate: stopping\n");
+    for (output, printed) in [(output, ""), (as_json, "{\"status\":\"stopping\"}\n")] {
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(text(&output.stderr), "tollgate: stopping\n");
+        assert_eq!(text(&output.stdout), printed);
+    }
 }

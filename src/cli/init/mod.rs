@@ -1,6 +1,7 @@
 //! `tollgate init`: writes a configuration that works as it is, with a token for the operator.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -12,7 +13,12 @@ mod providers;
 mod questions;
 mod text;
 
-use self::providers::{PRESETS, Preset};
+pub(crate) use self::providers::name_of_vendor;
+
+use self::{
+    providers::{PRESETS, Preset},
+    text::Secrets,
+};
 use super::{
     margin::{Margin, margin},
     new_file::{NewFile, refuse_to_overwrite},
@@ -21,7 +27,11 @@ use super::{
 use crate::{
     base::{keys::Secret, money::TokenPrice},
     catalog::list_prices::vendor_of,
+    config::Config,
 };
+
+/// The variable of the operator token, if no file is named.
+const TOKEN_VARIABLE: &str = "TOLLGATE_OPERATOR_TOKEN";
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -38,12 +48,12 @@ pub(crate) struct Options {
     /// What models cost more than the provider's list price, for those that have one
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = margin)]
     margin: Margin,
-    /// US dollars per million input tokens, for models without a list price
-    #[arg(long, value_name = "DOLLARS", default_value = "0.10", value_parser = price)]
-    input_price: String,
-    /// US dollars per million output tokens, for models without a list price
-    #[arg(long, value_name = "DOLLARS", default_value = "0.40", value_parser = price)]
-    output_price: String,
+    /// US dollars per million input tokens, for models without a list price [default: 0.10, if the provider has no key]
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    input_price: Option<String>,
+    /// US dollars per million output tokens, for models without a list price [default: 0.40, if the provider has no key]
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    output_price: Option<String>,
     /// The address and port of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
@@ -63,6 +73,8 @@ Examples:
   tollgate init
   tollgate init --provider openai --model gpt-4o --margin 20%
   tollgate init --provider ollama --model llama3.2
+  tollgate init --provider azure --base-url https://mine.openai.azure.com/openai/v1 --model my-deployment \
+    --input-price 3 --output-price 12
   tollgate init --provider compatible --base-url http://10.0.0.7:8000/v1 --model qwen3";
 
 /// All that is written.
@@ -73,7 +85,7 @@ struct Setup {
     pub models: Vec<String>,
     pub margin: Margin,
     /// For models without a list price: of input and of output.
-    pub prices: [String; 2],
+    pub prices: [Option<String>; 2],
     pub listen: String,
 }
 
@@ -105,19 +117,46 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             return Err(format!("name the provider with --provider: {names}"));
         }
     };
-    let config = text::config(&setup);
+    check(&setup)?;
     std::fs::create_dir_all(&options.folder)
         .map_err(|error| format!("{} cannot be created: {error}", options.folder.display()))?;
     let [file, token] = &names;
-    let key_file = write_key(&setup, &options.folder)?;
-    write_private(token, Secret::generate().reveal())?;
+    let mut written = Written::default();
+    let key_file = write_key(&setup, &options.folder, &mut written)?;
+    written.add(token, Secret::generate().reveal())?;
     // Last, so that a configuration is complete if it is there.
-    write_private(file, config.trim_end())?;
+    written.add(file, text::config(&setup, Secrets::Files).trim_end())?;
+    written.keep();
     let json = json!({
         "config": file, "operator_token": token, "key": key_file, "models": setup.models,
     });
     let text = || text::next_steps(&setup, file, token, key_file.as_deref());
     options.output.print(text, &json)
+}
+
+/// Reads the configuration as a gateway would, before there is any file. What a paid provider asks for a model may be more
+/// than any price that is not chosen for it.
+fn check(setup: &Setup) -> Result<(), String> {
+    let environment = BTreeMap::from([
+        (
+            TOKEN_VARIABLE.into(),
+            Secret::generate().reveal().to_owned(),
+        ),
+        (text::KEY_VARIABLE.into(), "key".into()),
+    ]);
+    let config = text::config(setup, Secrets::Variables);
+    Config::parse("this configuration", &config, &environment)
+        .map_err(|error| format!("{error}\nCorrect the options; nothing was written"))?;
+    let unlisted = setup.unlisted();
+    if setup.has_key() && !unlisted.is_empty() && setup.prices.contains(&None) {
+        return Err(format!(
+            "{} has no list price of {}: say what your customers pay with --input-price and --output-price, in US dollars \
+             per million tokens. Nothing was written",
+            setup.preset.title,
+            unlisted.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 fn from_options(options: &Options, provider: &str) -> Result<Setup, String> {
@@ -145,7 +184,7 @@ fn from_options(options: &Options, provider: &str) -> Result<Setup, String> {
             .map(|&model| model.to_owned())
             .collect()
     } else {
-        options.models.clone()
+        without_repeats(options.models.clone())
     };
     if models.is_empty() {
         return Err(format!(
@@ -164,6 +203,13 @@ fn from_options(options: &Options, provider: &str) -> Result<Setup, String> {
     })
 }
 
+/// The models in their order, each once.
+fn without_repeats(mut models: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    models.retain(|model| seen.insert(model.clone()));
+    models
+}
+
 /// A price as it is written in a configuration.
 fn price(text: &str) -> Result<String, String> {
     match TokenPrice::parse_per_million(text) {
@@ -179,13 +225,42 @@ fn key_of_environment(preset: &Preset) -> Option<String> {
 }
 
 /// Writes the provider's key, or an empty file to write it to; `None` for a provider without one.
-fn write_key(setup: &Setup, folder: &Path) -> Result<Option<PathBuf>, String> {
+fn write_key(
+    setup: &Setup,
+    folder: &Path,
+    written: &mut Written,
+) -> Result<Option<PathBuf>, String> {
     if !setup.has_key() {
         return Ok(None);
     }
     let path = folder.join(format!("{}.key", setup.preset.name));
-    write_private(&path, setup.key.as_deref().unwrap_or_default())?;
+    written.add(&path, setup.key.as_deref().unwrap_or_default())?;
     Ok(Some(path))
+}
+
+/// The files that were written, which are removed again unless all of them could be: they would be in the way of the next
+/// attempt.
+#[derive(Default)]
+struct Written(Vec<PathBuf>);
+
+impl Written {
+    fn add(&mut self, path: &Path, text: &str) -> Result<(), String> {
+        write_private(path, text)?;
+        self.0.push(path.to_owned());
+        Ok(())
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Writes a new file that only this user can read.

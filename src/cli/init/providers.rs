@@ -1,5 +1,7 @@
 //! The providers that `tollgate init` knows by name.
 
+use crate::catalog::list_prices::{ListedModel, name_at};
+
 /// What is usual for a provider.
 pub(super) struct Preset {
     pub name: &'static str,
@@ -148,6 +150,15 @@ pub(super) const PRESETS: [Preset; 15] = [
         models: &["simulated"],
     },
 ];
+
+/// The name of the provider that is the vendor of this model itself.
+pub(crate) fn name_of_vendor(model: &ListedModel) -> Option<&'static str> {
+    let sells = |preset: &&Preset| {
+        let url = preset.base_url.unwrap_or_default();
+        name_at(preset.kind, url, model).is_some_and(|name| name == model.id)
+    };
+    PRESETS.iter().find(sells).map(|preset| preset.name)
+}
 
 /// The preset with this name.
 pub(super) fn find(name: &str) -> Option<&'static Preset> {

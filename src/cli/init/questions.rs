@@ -7,6 +7,8 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use super::{
     Options, Setup, price,
     providers::{self, PRESETS},
+    text::OWN_PRICES,
+    without_repeats,
 };
 
 /// Asks for what the options do not say.
@@ -64,6 +66,7 @@ pub(super) fn ask(options: &Options) -> Result<Setup, String> {
             .collect();
         models.retain(|model| !model.is_empty());
     }
+    let models = without_repeats(models);
     let mut setup = Setup {
         preset,
         base_url,
@@ -73,14 +76,20 @@ pub(super) fn ask(options: &Options) -> Result<Setup, String> {
         prices: [options.input_price.clone(), options.output_price.clone()],
         listen: options.listen.clone(),
     };
-    if !setup
-        .models
-        .iter()
-        .all(|model| setup.listed(model).is_some())
-    {
-        say("US dollars per million tokens, for models whose price is not known:\n")?;
-        setup.prices[0] = price_of("Input", &setup.prices[0])?;
-        setup.prices[1] = price_of("Output", &setup.prices[1])?;
+    let unlisted = setup.unlisted().join(", ");
+    if !unlisted.is_empty() {
+        say(&format!(
+            "Your price of {unlisted}, in US dollars per million tokens:\n"
+        ))?;
+        // What a provider with a key asks is not known, and a guess could lose money.
+        let usual = if setup.has_key() { [""; 2] } else { OWN_PRICES };
+        for ((what, given), usual) in ["Input", "Output"]
+            .into_iter()
+            .zip(&mut setup.prices)
+            .zip(usual)
+        {
+            *given = Some(price_of(what, given.as_deref().unwrap_or(usual))?);
+        }
     }
     Ok(setup)
 }

@@ -8,21 +8,55 @@ use crate::{
     cli::margin,
 };
 
+/// US dollars per million tokens of input and output, for models on a server of one's own.
+pub(super) const OWN_PRICES: [&str; 2] = ["0.10", "0.40"];
+
 impl Setup {
     /// The model in the vendors' price lists.
     pub(super) fn listed(&self, model: &str) -> Option<&'static ListedModel> {
         let (vendor, id) = self.vendor_of(model)?;
         LIST_PRICES.find(vendor, id)
     }
+
+    /// The models without a list price.
+    pub(super) fn unlisted(&self) -> Vec<&str> {
+        let models = self.models.iter().map(String::as_str);
+        models.filter(|id| self.listed(id).is_none()).collect()
+    }
+
+    /// Input and output. Without a wish, a server of one's own has a price to begin with.
+    pub(super) fn price_of_unlisted(&self) -> [&str; 2] {
+        let [input, output] = &self.prices;
+        let [cheap, dear] = OWN_PRICES;
+        [
+            input.as_deref().unwrap_or(cheap),
+            output.as_deref().unwrap_or(dear),
+        ]
+    }
 }
 
-pub(super) fn config(setup: &Setup) -> String {
-    let mut parts = vec![head(setup), provider(setup)];
+/// Where a configuration has its secrets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrets {
+    Files,
+    /// In variables: to check it before there are files.
+    Variables,
+}
+
+/// The variable of the provider's key, for [`Secrets::Variables`].
+pub(super) const KEY_VARIABLE: &str = "PROVIDER_KEY";
+
+pub(super) fn config(setup: &Setup, secrets: Secrets) -> String {
+    let mut parts = vec![head(setup, secrets), provider(setup, secrets)];
     parts.extend(setup.models.iter().map(|id| model(setup, id)));
     parts.join("\n")
 }
 
-fn head(setup: &Setup) -> String {
+fn head(setup: &Setup, secrets: Secrets) -> String {
+    let token = match secrets {
+        Secrets::Files => "token_file = \"operator.token\"\n",
+        Secrets::Variables => "",
+    };
     format!(
         "# `tollgate check --config tollgate.toml` checks this file; docs/CONFIGURATION.md has every setting.\n\
          # Relative paths are relative to this file.\n\
@@ -33,7 +67,7 @@ fn head(setup: &Setup) -> String {
          \n\
          [operator]\n\
          listen = \"127.0.0.1:9090\"\n\
-         token_file = \"operator.token\"\n\
+         {token}\
          \n\
          [store]\n\
          url = \"sqlite:data/tollgate.db\"\n",
@@ -41,7 +75,7 @@ fn head(setup: &Setup) -> String {
     )
 }
 
-fn provider(setup: &Setup) -> String {
+fn provider(setup: &Setup, secrets: Secrets) -> String {
     let preset = setup.preset;
     let mut lines = vec![
         format!("[providers.{}]", table_key(preset.name)),
@@ -51,7 +85,10 @@ fn provider(setup: &Setup) -> String {
         lines.push(format!("base_url = {url:?}"));
     }
     if setup.has_key() {
-        lines.push(format!("api_key_file = \"{}.key\"", preset.name));
+        lines.push(match secrets {
+            Secrets::Files => format!("api_key_file = \"{}.key\"", preset.name),
+            Secrets::Variables => format!("api_key_env = {KEY_VARIABLE:?}"),
+        });
     }
     if let Some(header) = preset.key_header {
         lines.push(format!("key_header = {header:?}"));
@@ -62,7 +99,7 @@ fn provider(setup: &Setup) -> String {
 fn model(setup: &Setup, id: &str) -> String {
     let preset = setup.preset.name;
     let Some(listed) = setup.listed(id) else {
-        let [input, output] = &setup.prices;
+        let [input, output] = setup.price_of_unlisted();
         return format!(
             "[[models]]\n\
              id = {id:?}\n\

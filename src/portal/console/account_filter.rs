@@ -17,6 +17,22 @@ pub(super) enum AccountFilter {
 
 impl AccountFilter {
     pub(super) async fn find(gateway: &Gateway, text: Option<&str>) -> Result<Self, PortalError> {
+        Self::search(gateway, text, true).await
+    }
+
+    /// For changes: a part of an email is not enough.
+    pub(super) async fn exactly(
+        gateway: &Gateway,
+        text: Option<&str>,
+    ) -> Result<Self, PortalError> {
+        Self::search(gateway, text, false).await
+    }
+
+    async fn search(
+        gateway: &Gateway,
+        text: Option<&str>,
+        takes_parts: bool,
+    ) -> Result<Self, PortalError> {
         let Some(text) = text else {
             return Ok(Self::Any);
         };
@@ -37,7 +53,8 @@ impl AccountFilter {
             account.email.eq_ignore_ascii_case(text)
         };
         let exact: Vec<_> = found.iter().filter(|one| is_exact(one)).collect();
-        Ok(match (exact.as_slice(), found.as_slice()) {
+        let partly = if takes_parts { found.as_slice() } else { &[] };
+        Ok(match (exact.as_slice(), partly) {
             ([one], _) => Self::One(one.account.id.clone()),
             ([], [one]) => Self::One(one.account.id.clone()),
             ([], []) => Self::Unclear(format!("No account has the ID or email “{text}”.")),

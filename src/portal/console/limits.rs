@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::{OperatorForm, SignedInOperator},
+    account_filter::AccountFilter,
     account_names::AccountNames,
     frame::{self, Place},
 };
@@ -53,7 +54,7 @@ pub(crate) async fn list(
         h2 { "Set limit" }
         form.stack method="post" action="/portal/console/limits" {
             (me.token_field())
-            label { "Account " span.muted { "(its ID; empty for all)" }
+            label { "Account " span.muted { "(its ID or email; empty for all)" }
                 input type="text" name="account" value=(account) autocomplete="off";
             }
             (models(&gateway))
@@ -162,8 +163,12 @@ pub(crate) async fn change(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form }: OperatorForm<Change>,
 ) -> Result<Response, PortalError> {
+    let account = AccountFilter::exactly(&gateway, non_empty(form.account.as_ref())).await?;
     let change = LimitChange {
-        account: non_empty(form.account.as_ref()).map(str::to_owned),
+        account: account
+            .id()
+            .map_err(PortalError::Invalid)?
+            .map(str::to_owned),
         model: non_empty(form.model.as_ref()).map(str::to_owned),
         requests: read(form.rpm.as_ref())?,
         tokens: read(form.tpm.as_ref())?,
