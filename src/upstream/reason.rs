@@ -270,13 +270,22 @@ pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
     if ABOUT_ACCOUNT.iter().any(|words| message.contains(words)) {
         return true;
     }
-    let details = error.get("details").and_then(Value::as_array);
-    let mut reasons = details.into_iter().flatten();
     error.get("status").and_then(Value::as_str) == Some("FAILED_PRECONDITION")
-        || reasons.any(|detail| {
-            let reason = detail.get("reason").and_then(Value::as_str);
-            reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
-        })
+        || is_about_key(&error)
+}
+
+/// Whether the error of a body refuses the key, whatever the status says: Gemini has 400 for a key that was deleted.
+pub(crate) fn refuses_key(body: &[u8]) -> bool {
+    error_in(body).is_some_and(|error| is_about_key(&error))
+}
+
+fn is_about_key(error: &Value) -> bool {
+    let details = error.get("details").and_then(Value::as_array);
+    let mut details = details.into_iter().flatten();
+    details.any(|detail| {
+        let reason = detail.get("reason").and_then(Value::as_str);
+        reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
+    })
 }
 
 /// Whether a word names the upstream model: it contains the name or a part of it (`vendor/name:size`), or the name
