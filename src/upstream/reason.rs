@@ -319,7 +319,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::{Aws, AwsSource, ProviderKind, Quirks, Reuse, Timeouts};
+    use crate::{
+        config::{Aws, AwsSource, ProviderKind},
+        upstream::testing::provider,
+    };
 
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
@@ -380,20 +383,6 @@ mod tests {
         );
     }
 
-    fn provider(kind: ProviderKind, base_url: &str, identity: Option<Identity>) -> RemoteProvider {
-        RemoteProvider {
-            kind,
-            dialect: Dialect::default(),
-            betas: Vec::new(),
-            base_url: base_url.into(),
-            api_keys: Vec::new(),
-            identity,
-            timeouts: Timeouts::default(),
-            reuse: Reuse::Pooled,
-            quirks: Quirks::default(),
-        }
-    }
-
     /// A provider at AWS whose credentials are those of the machine, so that no setting has the account.
     fn at_aws(kind: ProviderKind) -> Redactor {
         let identity = Identity::Aws(Aws {
@@ -403,7 +392,10 @@ mod tests {
                 url: "http://169.254.169.254".into(),
             },
         });
-        Redactor::new(&provider(kind, "http://127.0.0.1:9/v1", Some(identity)))
+        Redactor::new(&RemoteProvider {
+            identity: Some(identity),
+            ..provider(kind, "http://127.0.0.1:9/v1")
+        })
     }
 
     #[test]
@@ -473,7 +465,7 @@ mod tests {
             ("https://bedrock-mantle.us-east-2.API.aws/v1", true),
             ("https://amazonaws.com.example.com/v1", false),
         ] {
-            let provider = provider(ProviderKind::OpenAi, url, None);
+            let provider = provider(ProviderKind::OpenAi, url);
             assert_eq!(is_of_aws(&provider), expected, "{url}");
         }
     }
