@@ -47,6 +47,7 @@ pub use identity::{Aws, AwsSource, Azure, AzureGrant, Google, Identity};
 pub(crate) use mail::{Mail, mail_server};
 pub(crate) use oidc::Oidc;
 pub use overload::Overload;
+pub(crate) use paths::NamedFile;
 pub use payments::{Offer, PaymentProvider};
 pub(crate) use payments::{Payments, Stripe};
 pub use portal_money::StarterCredit;
@@ -464,11 +465,19 @@ impl Config {
         unserved.map(|model| model.id.as_str()).collect()
     }
 
-    /// Files named in the configuration (catalog, router weights, keys of providers) whose changes require a reload.
-    pub(crate) fn named_files(&self) -> Vec<PathBuf> {
-        let weights = self.weights.as_ref().map(|weights| weights.file.clone());
-        let files = self.catalog_file.clone().into_iter().chain(weights);
-        files.chain(self.base.key_files()).collect()
+    /// Files named in the configuration whose changes require a reload: those with secrets, and the catalog and the
+    /// router weights.
+    pub(crate) fn named_files(&self) -> Vec<NamedFile> {
+        let named = |setting: &str, path: &Path| NamedFile {
+            setting: setting.to_owned(),
+            path: path.to_owned(),
+        };
+        let catalog = self.catalog_file.iter();
+        let catalog = catalog.map(|path| named("catalog.file", path));
+        let weights = self.weights.iter();
+        let weights = weights.map(|weights| named("routing.weights", &weights.file));
+        let files = catalog.chain(weights);
+        files.chain(self.base.secret_files()).collect()
     }
 
     /// Reads a configuration file and applies overrides from this process's environment.

@@ -188,7 +188,8 @@ fn dialect(section: &mut Section, base_url: Option<&str>, identity: Option<&Iden
         || host
             .to_ascii_lowercase()
             .ends_with("aiplatform.googleapis.com");
-    let is_bedrock = matches!(identity, Some(Identity::Aws(_)));
+    // Bedrock's other endpoint has Anthropic's form.
+    let is_bedrock = matches!(identity, Some(Identity::Aws(aws)) if !aws.is_mantle());
     let dialect = given.unwrap_or(if is_vertex {
         Dialect::Vertex
     } else if is_bedrock {

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use axum::http::Uri;
 
-use super::files::secret_of_file;
+use super::{files::secret_of_file, paths::with_roots_beside};
 use crate::base::{
     checked_toml::{self, Section, Value, as_text},
     keys::Secret,
@@ -51,13 +52,18 @@ pub(crate) fn secret(
 }
 
 /// Reads a URL that may contain a password: from the file named by `url_file`, else from the variable named by
-/// `url_env`, else from `url` itself.
+/// `url_env`, else from `url` itself. A path in it is relative to the file that it is in.
 pub(crate) fn store_url(
     section: &mut Section,
     expected: &str,
     environment: &Environment,
 ) -> Option<String> {
-    let file = section.optional("url_file", "the path of a readable file", secret_of_file);
+    let file = section.optional("url_file", "the path of a readable file", |value| {
+        let url = secret_of_file(value)?;
+        let folder = PathBuf::from(as_text(value)?);
+        let folder = folder.parent().unwrap_or(Path::new(""));
+        Some(with_roots_beside(&url, folder).into_owned())
+    });
     let named = section.text("url_env", "the name of an environment variable");
     let plain = section.optional_secret("url", expected, as_text);
     if file.is_some() {

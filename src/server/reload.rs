@@ -2,19 +2,20 @@
 //!
 //! Models, providers, deployments, router weights and tools are replaced as a whole, or not at all if the
 //! configuration has a mistake. Running calls finish with the routes that they started with. All other settings need
-//! a restart.
+//! a restart, and so do the files with their secrets; the log names those that have changed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use sha2::{Digest as _, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::{Config, changes::Base},
+    config::{Config, NamedFile, changes::Base},
     gateway::Gateway,
 };
 
@@ -25,12 +26,21 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct ConfigFiles {
     file: PathBuf,
     /// Further files that `file` refers to.
-    referenced: Vec<PathBuf>,
-    /// The file with which the process was started.
-    started_with: Option<Arc<Base>>,
+    referenced: Vec<NamedFile>,
+    /// What the process was started with.
+    started_with: Option<Started>,
     /// Stamps of all files, taken before they were last read.
     stamps: Vec<Stamp>,
 }
+
+/// The file with which the process was started, and the content of the files that it then read once and for all.
+struct Started {
+    base: Arc<Base>,
+    contents: Contents,
+}
+
+/// Digests of files by the settings that name them. Their content is secret, so that it is not kept.
+type Contents = BTreeMap<String, Option<[u8; 32]>>;
 
 /// Modification time and size of a file, by which changes are detected; `None` if it cannot be read.
 type Stamp = Option<(SystemTime, u64)>;
@@ -50,10 +60,14 @@ impl ConfigFiles {
     pub(crate) fn load(&mut self) -> Result<Config, String> {
         loop {
             self.stamps = self.current_stamps();
+            let contents = self.contents_read_once();
             let config = Config::load(&self.file).map_err(|error| error.to_string())?;
             let referenced = config.named_files();
             if referenced == self.referenced {
-                self.started_with.get_or_insert_with(|| config.base.clone());
+                self.started_with.get_or_insert_with(|| Started {
+                    base: config.base.clone(),
+                    contents,
+                });
                 return Ok(config);
             }
             self.referenced = referenced;
@@ -61,9 +75,29 @@ impl ConfigFiles {
     }
 
     /// The settings that differ from those with which the process was started, and that it does not use before a restart.
+    /// A setting whose file has another content differs too.
     fn needing_restart(&self, base: &Base) -> BTreeSet<String> {
-        let started = self.started_with.as_ref();
-        started.map_or_else(BTreeSet::new, |started| started.needing_restart(base))
+        let Some(started) = &self.started_with else {
+            return BTreeSet::new();
+        };
+        let mut settings = started.base.needing_restart(base);
+        let contents = self.contents_read_once();
+        // A setting that names another file is among them already.
+        let replaced = contents.into_iter().filter(|(setting, content)| {
+            let before = started.contents.get(setting);
+            before.is_some_and(|before| before != content)
+        });
+        settings.extend(replaced.map(|(setting, _)| setting));
+        settings
+    }
+
+    fn contents_read_once(&self) -> Contents {
+        let files = self.referenced.iter();
+        let files = files.filter(|file| Base::needs_restart(&file.setting));
+        let content = |path: &Path| Some(Sha256::digest(std::fs::read(path).ok()?).into());
+        files
+            .map(|file| (file.setting.clone(), content(&file.path)))
+            .collect()
     }
 
     fn have_changed(&self) -> bool {
@@ -75,7 +109,7 @@ impl ConfigFiles {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        let referenced = self.referenced.iter().map(|path| stamp(path));
+        let referenced = self.referenced.iter().map(|file| stamp(&file.path));
         std::iter::once(stamp(&self.file))
             .chain(referenced)
             .collect()

@@ -6,32 +6,18 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, Uri};
-use bytes::Bytes;
-use tokio::time::Instant;
 
-pub(crate) use super::auth::KeyHeader;
+pub(crate) use super::{auth::KeyHeader, response::Response};
 use super::{
     auth::{Auth, Outgoing, Pass},
     reason::{self, Redactor},
 };
 use crate::{
     config::{Identity, RemoteProvider, Timeouts},
-    net::{
-        http1::client::{Connection, Pool},
-        timeout::{DeadlineExceeded, with_deadline},
-    },
+    net::http1::client::Pool,
     prompt::ChatCall,
     wire::error::UpstreamError,
 };
-
-/// Size limit of a response body that is read whole.
-const MAX_BODY_BYTES: usize = 32 << 20;
-/// Capacity limit of the buffers in which a body is collected.
-const BUFFER_BYTES: usize = 1 << 20;
-/// Size limit of an error body, which is read for its reason.
-const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
-/// Timeout for reading an error body: the status is known already, so it is shorter than the usual timeouts.
-const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends requests to one provider.
 pub(crate) struct Client {
@@ -50,19 +36,6 @@ pub(crate) struct Client {
     lists_models: bool,
     timeouts: Timeouts,
     redactor: Redactor,
-}
-
-/// An HTTP response whose head was received; the body is read on demand.
-///
-/// When dropped, the connection returns to the pool if the body was read to its end, and is closed otherwise.
-pub(crate) struct Response {
-    pub status: StatusCode,
-    pub content_type: String,
-    retry_after: Option<Duration>,
-    /// `None` once the body was read to its end or reading failed.
-    connection: Option<Box<Connection>>,
-    pool: Arc<Pool>,
-    idle_timeout: Duration,
 }
 
 impl Client {
@@ -147,17 +120,13 @@ impl Client {
     /// The error for a response with another status than 200.
     async fn refusal(
         &self,
-        response: Response,
+        mut response: Response,
         call: &ChatCall,
         model: &str,
         is_native: bool,
     ) -> UpstreamError {
         let (status, retry_after) = (response.status.as_u16(), response.retry_after);
-        let reading = tokio::time::timeout(
-            ERROR_BODY_TIMEOUT,
-            response.body_up_to(MAX_ERROR_BODY_BYTES),
-        );
-        let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
+        let body = response.error_body().await;
         let is_shown = |message: &String| is_native && !self.redactor.reveals_secret(message);
         if let Some(message) = reason::verbatim(status, &body).filter(is_shown) {
             return UpstreamError::Verbatim { status, message };
@@ -214,26 +183,49 @@ impl Client {
         body: &[u8],
         lines: &str,
     ) -> Result<Response, UpstreamError> {
-        let mut pass = self.auth.pass().await?;
-        let mut is_first = true;
-        let (head, connection) = loop {
-            let request = self.head(method, path, body, lines, &pass)?;
-            let first_byte = self.timeouts.first_byte;
-            let exchange = async {
-                let mut connection = self.pool.take().await?;
-                let head = connection.send(&request, body).await?;
-                Ok((head, connection))
-            };
-            let exchanged = tokio::time::timeout(first_byte, exchange).await;
-            let exchanged = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
-            if !is_first || !self.auth.is_refusal(exchanged.0.status) {
-                break exchanged;
-            }
-            let Some(other) = self.auth.instead_of(&pass).await else {
-                break exchanged;
-            };
-            (pass, is_first) = (other, false);
+        let pass = self.auth.pass().await?;
+        let mut response = self.send_with(&pass, method, path, body, lines).await?;
+        if self.is_refused(&mut response).await
+            && let Some(other) = self.auth.instead_of(&pass).await
+        {
+            // The connection is free for the second request.
+            drop(response);
+            response = self.send_with(&other, method, path, body, lines).await?;
+        }
+        Ok(response)
+    }
+
+    /// Whether a response refuses what authorised its request, so that another pass may help.
+    async fn is_refused(&self, response: &mut Response) -> bool {
+        if self.auth.is_refusal(response.status.as_u16()) {
+            return true;
+        }
+        if response.status != StatusCode::BAD_REQUEST || !self.auth.has_other_keys() {
+            return false;
+        }
+        let body = response.error_body().await;
+        let refuses_key = reason::refuses_key(&body);
+        response.body = Some(body);
+        refuses_key
+    }
+
+    async fn send_with(
+        &self,
+        pass: &Pass<'_>,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        lines: &str,
+    ) -> Result<Response, UpstreamError> {
+        let request = self.head(method, path, body, lines, pass)?;
+        let first_byte = self.timeouts.first_byte;
+        let exchange = async {
+            let mut connection = self.pool.take().await?;
+            let head = connection.send(&request, body).await?;
+            Ok((head, connection))
         };
+        let exchanged = tokio::time::timeout(first_byte, exchange).await;
+        let (head, connection) = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
         let is_identity = |encoding: &String| encoding.eq_ignore_ascii_case("identity");
         if !head.content_encoding.as_ref().is_none_or(is_identity) {
             return Err(UpstreamError::Malformed(
@@ -245,6 +237,7 @@ impl Client {
                 .map_err(|_| UpstreamError::Malformed("an invalid HTTP status".into()))?,
             content_type: head.content_type,
             retry_after: head.retry_after.as_deref().and_then(retry_after),
+            body: None,
             connection: Some(connection),
             pool: self.pool.clone(),
             idle_timeout: self.timeouts.idle,
@@ -293,105 +286,6 @@ impl Client {
         head.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
         head.extend_from_slice(b"\r\n\r\n");
         Ok(head)
-    }
-}
-
-impl Response {
-    /// The next bytes of the body, within the idle timeout; `None` at its end.
-    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
-        self.next_chunk_within(self.idle_timeout).await
-    }
-
-    /// Like [`next_chunk`](Self::next_chunk), with another timeout.
-    pub(crate) async fn next_chunk_within(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<Bytes>, UpstreamError> {
-        let Some(connection) = &mut self.connection else {
-            return Ok(None);
-        };
-        let next = with_deadline(|| Instant::now() + timeout, connection.next()).await;
-        let next = next.map_err(|DeadlineExceeded| UpstreamError::Idle(timeout))?;
-        if !matches!(next, Ok(Some(_))) {
-            self.release_connection();
-        }
-        next
-    }
-
-    /// Stops reading before the end of the body: the part that matters has been read.
-    ///
-    /// If only the end of the body is missing, it is awaited in the background, so that the connection can be reused.
-    pub(crate) fn finish_early(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.skip_end();
-            if connection.is_over() {
-                self.pool.put(connection);
-            } else {
-                self.pool.put_after_end(connection);
-            }
-        }
-    }
-
-    /// Returns the connection to the pool, which drops it unless the body was read to its end.
-    fn release_connection(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.skip_end();
-            self.pool.put(connection);
-        }
-    }
-
-    /// The whole body, which must not be labelled as HTML or as an event stream.
-    ///
-    /// Other content types are accepted, because some servers label JSON as text.
-    pub(crate) async fn json(self) -> Result<Bytes, UpstreamError> {
-        let kind = &self.content_type;
-        if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
-            let message = format!("a response of type {kind:?}");
-            return Err(UpstreamError::Malformed(message));
-        }
-        self.body_up_to(MAX_BODY_BYTES).await
-    }
-
-    async fn body_up_to(mut self, limit: usize) -> Result<Bytes, UpstreamError> {
-        let first = self.next_chunk().await?.unwrap_or_default();
-        // Several buffers, joined at the end: a growing buffer would be copied, and held twice, at every growth.
-        let mut buffers: Vec<Vec<u8>> = Vec::new();
-        let mut length = first.len();
-        while let Some(data) = self.next_chunk().await? {
-            length += data.len();
-            if length > limit {
-                return Err(UpstreamError::TooLarge(limit));
-            }
-            match buffers.last_mut() {
-                Some(buffer) if buffer.capacity() - buffer.len() >= data.len() => {
-                    buffer.extend_from_slice(&data);
-                }
-                _ => {
-                    let mut buffer = Vec::with_capacity(data.len().max(length).min(BUFFER_BYTES));
-                    buffer.extend_from_slice(&data);
-                    buffers.push(buffer);
-                }
-            }
-        }
-        if length > limit {
-            return Err(UpstreamError::TooLarge(limit));
-        }
-        // Most bodies arrive in one chunk, which is returned without a copy.
-        if buffers.is_empty() {
-            return Ok(first);
-        }
-        let mut whole = Vec::with_capacity(length);
-        whole.extend_from_slice(&first);
-        for buffer in &buffers {
-            whole.extend_from_slice(buffer);
-        }
-        Ok(whole.into())
-    }
-}
-
-impl Drop for Response {
-    fn drop(&mut self) {
-        self.release_connection();
     }
 }
 

@@ -21,6 +21,7 @@ mod openai;
 #[cfg(test)]
 mod prompt_count_tests;
 mod reason;
+mod response;
 mod simulator;
 mod sse;
 mod stream;

@@ -270,13 +270,22 @@ pub(crate) fn is_operators_fault(body: &[u8]) -> bool {
     if ABOUT_ACCOUNT.iter().any(|words| message.contains(words)) {
         return true;
     }
-    let details = error.get("details").and_then(Value::as_array);
-    let mut reasons = details.into_iter().flatten();
     error.get("status").and_then(Value::as_str) == Some("FAILED_PRECONDITION")
-        || reasons.any(|detail| {
-            let reason = detail.get("reason").and_then(Value::as_str);
-            reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
-        })
+        || is_about_key(&error)
+}
+
+/// Whether the error of a body refuses the key, whatever the status says: Gemini has 400 for a key that was deleted.
+pub(crate) fn refuses_key(body: &[u8]) -> bool {
+    error_in(body).is_some_and(|error| is_about_key(&error))
+}
+
+fn is_about_key(error: &Value) -> bool {
+    let details = error.get("details").and_then(Value::as_array);
+    let mut details = details.into_iter().flatten();
+    details.any(|detail| {
+        let reason = detail.get("reason").and_then(Value::as_str);
+        reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
+    })
 }
 
 /// Whether a word names the upstream model: it contains the name or a part of it (`vendor/name:size`), or the name
@@ -310,7 +319,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::{Aws, AwsSource, ProviderKind, Quirks, Reuse, Timeouts};
+    use crate::{
+        config::{Aws, AwsSource, ProviderKind},
+        upstream::testing::provider,
+    };
 
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
@@ -371,20 +383,6 @@ mod tests {
         );
     }
 
-    fn provider(kind: ProviderKind, base_url: &str, identity: Option<Identity>) -> RemoteProvider {
-        RemoteProvider {
-            kind,
-            dialect: Dialect::default(),
-            betas: Vec::new(),
-            base_url: base_url.into(),
-            api_keys: Vec::new(),
-            identity,
-            timeouts: Timeouts::default(),
-            reuse: Reuse::Pooled,
-            quirks: Quirks::default(),
-        }
-    }
-
     /// A provider at AWS whose credentials are those of the machine, so that no setting has the account.
     fn at_aws(kind: ProviderKind) -> Redactor {
         let identity = Identity::Aws(Aws {
@@ -394,7 +392,10 @@ mod tests {
                 url: "http://169.254.169.254".into(),
             },
         });
-        Redactor::new(&provider(kind, "http://127.0.0.1:9/v1", Some(identity)))
+        Redactor::new(&RemoteProvider {
+            identity: Some(identity),
+            ..provider(kind, "http://127.0.0.1:9/v1")
+        })
     }
 
     #[test]
@@ -464,7 +465,7 @@ mod tests {
             ("https://bedrock-mantle.us-east-2.API.aws/v1", true),
             ("https://amazonaws.com.example.com/v1", false),
         ] {
-            let provider = provider(ProviderKind::OpenAi, url, None);
+            let provider = provider(ProviderKind::OpenAi, url);
             assert_eq!(is_of_aws(&provider), expected, "{url}");
         }
     }

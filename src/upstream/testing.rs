@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    sse::{Event, SseReader},
-    stream::{AfterEvent, Translator},
+    reason::{self, Redactor},
+    sse::SseReader,
+    stream::{AfterEvent, Framing, Translator},
 };
 use crate::{
     base::money::NanoUsd,
     catalog::Catalog,
+    config::{Dialect, ProviderKind, Quirks, RemoteProvider, Reuse, Timeouts},
     prompt::{self, Additions, ChatCall, Route},
     wire::{
         chat::{Bill, ChatRequest, Frames, ShowUsage, Usage},
@@ -71,13 +73,26 @@ pub(crate) fn call(body: &[u8]) -> ChatCall {
 
 /// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
 pub(crate) fn parts<'a>(
+    translator: impl Translator,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Part>, Option<UpstreamError>) {
+    framed_parts::<SseReader>(translator, pieces)
+}
+
+/// Like [`parts`], of a stream with this framing.
+pub(crate) fn framed_parts<'a, F: Framing>(
     mut translator: impl Translator,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<Part>, Option<UpstreamError>) {
-    let (mut sse, mut parts) = (SseReader::default(), VecDeque::new());
+    let (mut framing, mut parts) = (F::default(), VecDeque::new());
     for piece in pieces {
-        sse.push(piece);
-        while let Some(Event(data)) = sse.next_event().unwrap() {
+        framing.push(piece);
+        loop {
+            let data = match framing.next_event() {
+                Ok(Some(data)) => data,
+                Ok(None) => break,
+                Err(error) => return (parts.into(), Some(error)),
+            };
             match translator.on_event(&data, &mut parts) {
                 Ok(AfterEvent::Continue) => {}
                 Ok(AfterEvent::End) => return (parts.into(), None),
@@ -86,10 +101,41 @@ pub(crate) fn parts<'a>(
         }
     }
     // A last event without its blank line is read too, if it can be parsed.
-    if let Some(Event(data)) = sse.finish() {
+    if let Some(data) = framing.finish() {
         let _ = translator.on_event(&data, &mut parts);
     }
     (parts.into(), None)
+}
+
+/// What the operator and the caller learn of a failure.
+pub(crate) fn failure(error: &UpstreamError) -> Value {
+    json!({ "failure": error.to_string(), "shown to the caller": error.public_message() })
+}
+
+/// The failure that a fixture stands for: an error body whose file name begins with the status.
+pub(crate) fn refusal(name: &str, body: &[u8], redactor: &Redactor, model: &str) -> Value {
+    let status = name.split('_').next().unwrap().parse().unwrap();
+    failure(&UpstreamError::Status {
+        status,
+        reason: redactor.public_reason(status, body, model, MODEL),
+        retry_after: None,
+        about_us: reason::is_operators_fault(body),
+    })
+}
+
+/// A provider without a key.
+pub(crate) fn provider(kind: ProviderKind, base_url: &str) -> RemoteProvider {
+    RemoteProvider {
+        kind,
+        dialect: Dialect::default(),
+        betas: Vec::new(),
+        base_url: base_url.into(),
+        api_keys: Vec::new(),
+        identity: None,
+        timeouts: Timeouts::default(),
+        reuse: Reuse::Pooled,
+        quirks: Quirks::default(),
+    }
 }
 
 /// A bill with these token counts and no cost, which adapters do not compute.

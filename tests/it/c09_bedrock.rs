@@ -287,6 +287,45 @@ async fn the_openai_endpoint_is_signed_too() {
     assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
 }
 
+/// So does its endpoint with Anthropic's own form of the Messages API, streams included.
+#[tokio::test]
+async fn the_messages_endpoint_is_signed_too() {
+    let bedrock = FakeUpstream::start().await;
+    let address = format!("base_url = \"http://{}", bedrock.address);
+    let settings = bedrock::provider(&bedrock).replace(
+        &format!("{address}\""),
+        &format!("{address}/anthropic/v1\"\ndialect = \"anthropic\""),
+    );
+    let gateway = TestGateway::start_with(&settings).await;
+    let customer = gateway.customer().await;
+    bedrock.answer_json(200, &hello_message());
+    assert_eq!(customer.ask("Hello", false).await, View::Answered);
+    bedrock.answer_stream(&crate::support::anthropic::events(&hello_events()));
+    assert_eq!(customer.ask("Hello", true).await, View::Finished);
+    for sent in bedrock.received() {
+        assert_eq!(request_line(&sent), "POST /anthropic/v1/messages HTTP/1.1");
+        assert_signed(&sent, PROVIDER_KEY, None);
+        assert_eq!(sent.header("anthropic-version"), Some("2023-06-01"));
+        assert_eq!(sent.header("x-api-key"), None);
+        assert_eq!(sent.body["model"], bedrock::MODEL);
+    }
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(2));
+}
+
+/// Bedrock refuses an effort without its beta for some models, which callers of the gateway cannot name.
+#[tokio::test]
+async fn an_effort_brings_its_beta() {
+    let (gateway, bedrock) = start().await;
+    bedrock.answer_json(200, &hello_message());
+    let with_effort = hello_with(MODEL, json!({ "reasoning_effort": "low" }));
+    gateway.chat(&with_effort).await.assert_ok();
+    let sent = bedrock.last_body();
+    assert_eq!(sent["output_config"]["effort"], "low");
+    assert_eq!(sent["anthropic_beta"], json!(["effort-2025-11-24"]));
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+    assert_eq!(bedrock.last_body().get("anthropic_beta"), None);
+}
+
 /// A Bedrock API key is a bearer token, and nothing is signed.
 #[tokio::test]
 async fn an_api_key_works_without_a_signature() {

@@ -335,24 +335,47 @@ async fn keys_of_a_provider_are_used_in_turn() {
     assert_ne!(keys[0], keys[1]);
 
     // A key that was revoked costs nobody an answer: the other one is tried, once.
-    let accept = |key: &str| {
+    let accept = |key: &str, refusal: (u16, Value)| {
         let accepted = format!("Bearer {key}");
         upstream.play_for_each(move |request| {
             let is_accepted = request.header("authorization") == Some(accepted.as_str());
-            let status = if is_accepted { 200 } else { 401 };
-            let body = completion("Hello").to_string();
-            vec![Step::Send(response(status, "application/json", &body))]
+            let (status, body) = match &refusal {
+                _ if is_accepted => (200, completion("Hello")),
+                (status, body) => (*status, body.clone()),
+            };
+            vec![Step::Send(response(
+                status,
+                "application/json",
+                &body.to_string(),
+            ))]
         });
     };
-    accept(PROVIDER_KEY);
-    for _ in 0..4 {
-        gateway.chat(&hello("svc-pro")).await.assert_ok();
+    let mut calls = 4;
+    // Gemini has 400 for it.
+    let invalid = json!({ "error": { "code": 400, "message": "API key expired.", "status": "INVALID_ARGUMENT",
+        "details": [{ "reason": "API_KEY_INVALID", "domain": "googleapis.com" }] } });
+    for refusal in [(401, json!({})), (400, invalid)] {
+        accept(PROVIDER_KEY, refusal.clone());
+        for _ in 0..4 {
+            gateway.chat(&hello("svc-pro")).await.assert_ok();
+        }
+        calls += 6;
+        assert_eq!(upstream.calls(), calls, "{refusal:?}");
+        accept("none", refusal.clone());
+        let refused = gateway.chat(&hello("svc-pro")).await;
+        let status = refusal.0.to_string();
+        refused.assert_error(502, "upstream_error", Some(&status), None);
+        calls += 2;
+        assert_eq!(upstream.calls(), calls, "{refusal:?}");
     }
-    assert_eq!(upstream.calls(), 4 + 6);
-    accept("none");
+    // Another 400 is about the request, and its reason is read all the same.
+    let about_request = json!({ "error": { "message": "`stop` has too many entries" } });
+    accept("none", (400, about_request));
     let refused = gateway.chat(&hello("svc-pro")).await;
-    refused.assert_error(502, "upstream_error", Some("401"), None);
-    assert_eq!(upstream.calls(), 4 + 6 + 2);
+    refused.assert_error(502, "upstream_error", Some("400"), None);
+    let shown = refused.error()["message"].as_str().unwrap();
+    assert!(shown.contains("too many entries"), "{shown}");
+    assert_eq!(upstream.calls(), calls + 1);
 }
 
 #[tokio::test]

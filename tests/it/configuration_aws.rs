@@ -52,6 +52,16 @@ fn a_region_is_enough() {
                  base_url = \"https://bedrock-runtime.eu-west-1.amazonaws.com/anthropic/v1\"";
     let config = parse(&provider(given), &[]);
     assert_eq!(openai(&config, "bedrock").dialect, Dialect::Anthropic);
+    // Bedrock's other endpoint has no form of its own.
+    let mantle = "kind = \"anthropic\"\nauth = \"aws\"\n\
+                  base_url = \"https://bedrock-mantle.us-east-1.api.aws/anthropic/v1\"";
+    for (more, expected) in [
+        ("", Dialect::Anthropic),
+        ("\ndialect = \"bedrock\"", Dialect::Bedrock),
+    ] {
+        let config = parse(&provider(&format!("{mantle}{more}")), &[]);
+        assert_eq!(openai(&config, "bedrock").dialect, expected, "{more}");
+    }
 }
 
 #[test]

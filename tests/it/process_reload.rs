@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    FakeUpstream, Process, Step, clouds, stores,
+    FakeUpstream, Process, Step, bedrock, clouds, stores,
     upstream::{Gate, chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -28,9 +28,9 @@ impl Reloading {
     async fn start(upstream: &FakeUpstream) -> Self {
         let folder = TempDir::new().unwrap();
         let config = folder.path().join("tollgate.toml");
+        write(&folder.path().join("operator.token"), TOKEN);
         write(&config, &text(folder.path(), upstream, ""));
-        let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
-        let (process, public, operator) = Process::serve(&config, &environment).await;
+        let (process, public, operator) = Process::serve(&config, &[]).await;
         let client = Client::builder().no_proxy().build().unwrap();
         let post = async |path: &str, body: Value| -> Value {
             let url = format!("http://{operator}{path}");
@@ -102,7 +102,7 @@ fn write(path: &Path, text: &str) {
 fn text(folder: &Path, upstream: &FakeUpstream, more: &str) -> String {
     format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-         {}{more}\n[providers.play]\nkind = \"openai\"\n\
+         operator.token_file = \"operator.token\"\n{}{more}\n[providers.play]\nkind = \"openai\"\n\
          base_url = \"http://{}/v1\"\n[[deployments]]\nmodel = \"*\"\nprovider = \"play\"\n",
         stores::lines(folder),
         upstream.address
@@ -140,45 +140,126 @@ async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
     assert_eq!(running.process.terminated().await.code, Some(0));
 }
 
-/// Keys of providers can be replaced while the gateway runs: their files are watched.
+/// Keys of providers can be replaced while the gateway runs: their files are watched, and so are those of other secrets.
 #[tokio::test]
 async fn a_replaced_key_file_is_used_and_other_changes_are_said_to_need_a_restart() {
     let upstream = answering("hi").await;
     let mut running = Reloading::start(&upstream).await;
     let key = running.folder.path().join("play.key");
     write(&key, "first");
-    let with_key = text(running.folder.path(), &upstream, "").replace(
+    write(&running.folder.path().join("other.key"), "other");
+    let with_keys = text(running.folder.path(), &upstream, "").replace(
         "kind = \"openai\"",
-        "kind = \"openai\"\napi_key_file = \"play.key\"",
+        "kind = \"openai\"\napi_key_file = [\"play.key\", \"other.key\"]",
     );
-    write(&running.config(), &with_key);
+    write(&running.config(), &with_keys);
     running.until_logged("configuration reloaded", 1).await;
-    running.says().await;
-    let sent = || {
-        upstream
-            .received()
-            .last()
-            .unwrap()
-            .header("authorization")
-            .unwrap()
-            .to_owned()
+    // Keys are used in turn.
+    let sent = async |running: &Reloading| {
+        running.says().await;
+        running.says().await;
+        let received = upstream.received();
+        let last = received[received.len() - 2..].iter();
+        let mut sent: Vec<_> = last.filter_map(|one| one.header("authorization")).collect();
+        sent.sort_unstable();
+        sent.join(", ")
     };
-    assert_eq!(sent(), "Bearer first");
+    assert_eq!(sent(&running).await, "Bearer first, Bearer other");
     write(&key, "second");
     running.until_logged("configuration reloaded", 2).await;
-    running.says().await;
-    assert_eq!(sent(), "Bearer second");
+    assert_eq!(sent(&running).await, "Bearer other, Bearer second");
     assert!(!running.process.stderr().contains("restart the gateway"));
 
-    let other = with_key.replace(
+    let token = running.folder.path().join("operator.token");
+    write(&token, "e24b9d06c1f7583a94d0b2e7816fca35");
+    running.until_logged("configuration reloaded", 3).await;
+    let words = "restart the gateway to use what has changed in operator.token_file\"";
+    running.until_logged(words, 1).await;
+    write(&token, TOKEN);
+    running.until_logged("configuration reloaded", 4).await;
+
+    let other = with_keys.replace(
         "server.listen = \"127.0.0.1:0\"",
         "server.listen = \"127.0.0.1:1\"\ncredit.max_overdraft = \"1.00\"",
     );
     write(&running.config(), &other);
-    running.until_logged("configuration reloaded", 3).await;
+    running.until_logged("configuration reloaded", 5).await;
     let words =
-        "restart the gateway to use what has changed in credit.max_overdraft, server.listen";
+        "restart the gateway to use what has changed in credit.max_overdraft, server.listen\"";
     running.until_logged(words, 1).await;
+}
+
+/// An access key of AWS is two settings, so that both are changed in one save; the key file of a service account is one.
+#[tokio::test]
+async fn replaced_files_of_aws_and_google_are_used() {
+    let (upstream, tokens) = (answering("hi").await, FakeUpstream::start().await);
+    tokens.play_for_each(|request| {
+        let path = request.head.split(' ').nth(1).unwrap();
+        let token = clouds::token(&format!("token-of-{path}")).to_string();
+        vec![Step::Send(response(200, "application/json", &token))]
+    });
+    let mut running = Reloading::start(&upstream).await;
+    let file = |name: &str| running.folder.path().join(name);
+    let (first, second) = (file("first.secret"), file("second.secret"));
+    let (session, google) = (file("session.token"), file("google.json"));
+    let with = |settings: &str| {
+        text(running.folder.path(), &upstream, "").replace(
+            "kind = \"openai\"",
+            &format!("kind = \"openai\"\n{settings}"),
+        )
+    };
+    let aws = |id: &str, secret: &str| {
+        with(&format!(
+            "auth = \"aws\"\nregion = \"{}\"\naccess_key_id = \"{id}\"\n\
+             secret_access_key_file = \"{secret}\"\nsession_token_file = \"session.token\"",
+            bedrock::REGION
+        ))
+    };
+    let (old, new) = (
+        aws("AKIAOLD", "first.secret"),
+        aws("AKIANEW", "second.secret"),
+    );
+    let with_google = with("auth = \"google\"\ncredentials_file = \"google.json\"");
+    let config = running.config();
+    let last = || upstream.received().pop().unwrap();
+
+    write(&first, "secret-one");
+    write(&session, "session-one");
+    write(&config, &old);
+    running.until_logged("configuration reloaded", 1).await;
+    running.says().await;
+    bedrock::assert_signed(&last(), "secret-one", Some("session-one"));
+    write(&first, "secret-1");
+    running.until_logged("configuration reloaded", 2).await;
+    running.says().await;
+    bedrock::assert_signed(&last(), "secret-1", Some("session-one"));
+    write(&session, "session-two");
+    running.until_logged("configuration reloaded", 3).await;
+    running.says().await;
+    bedrock::assert_signed(&last(), "secret-1", Some("session-two"));
+    write(&second, "secret-two");
+    write(&config, &new);
+    running.until_logged("configuration reloaded", 4).await;
+    running.says().await;
+    bedrock::assert_signed(&last(), "secret-two", Some("session-two"));
+    assert_eq!(bedrock::signer(&last()), "AKIANEW");
+
+    let mut account = clouds::service_account(&tokens);
+    for (reloads, path) in [(5, "/one"), (6, "/second")] {
+        account["token_uri"] = format!("http://{}{path}", tokens.address).into();
+        write(&google, &account.to_string());
+        write(&config, &with_google);
+        running
+            .until_logged("configuration reloaded", reloads)
+            .await;
+        running.says().await;
+        let expected = format!("Bearer token-of-{path}");
+        assert_eq!(last().header("authorization"), Some(expected.as_str()));
+    }
+    let log = running.process.stderr();
+    for secret in ["secret-", "session-", "token-of", "restart the gateway"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
 }
 
 /// So can the credentials of identities. The tokens say with which secret they were fetched.

@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import kubernetes_validate
@@ -64,6 +66,41 @@ def rendered(values, release="tollgate"):
         json.dump(values, file)
         file.flush()
         return by_name(yaml.safe_load_all(helm("template", release, CHART, "--kube-version", "1.33", "--values", file.name)))
+
+
+def secret_checksum(version):
+    """The pods' annotation when a cluster whose secret has this version is installed to; `version` may be none."""
+    metadata = {"name": "tollgate", "namespace": "default", "resourceVersion": version}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    kind = {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret", "verbs": ["get"]}
+    known = {
+        "/version": {"major": "1", "minor": "33", "gitVersion": "v1.33.0"},
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+        "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [kind]},
+    } | ({"/api/v1/namespaces/default/secrets/tollgate": secret} if version else {})
+    missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+
+    class Cluster(BaseHTTPRequestHandler):
+        def do_GET(self):
+            answer = known.get(self.path.split("?")[0])
+            text = json.dumps(answer or missing).encode()
+            self.send_response(200 if answer else 404)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Cluster) as cluster:
+        threading.Thread(target=cluster.serve_forever, daemon=True).start()
+        shown = helm("template", "tollgate", CHART, "--dry-run=server", "--namespace", "default",
+                     "--kube-apiserver", f"http://127.0.0.1:{cluster.server_port}")
+        cluster.shutdown()
+    deployment = by_name(yaml.safe_load_all(shown))["Deployment", "tollgate"]
+    return deployment["spec"]["template"]["metadata"]["annotations"].get("checksum/secret")
 
 
 def notes_of(values):
@@ -225,6 +262,9 @@ def main():
             for objects, name in [(chart, "tollgate"), (everything, "live-tollgate")]]
     assert sums[0] != sums[1]
     assert everything["HorizontalPodAutoscaler", "live-tollgate"]["spec"]["scaleTargetRef"]["name"] == "live-tollgate"
+
+    # A replaced secret rolls through the gateways with the next upgrade, where Helm can see it.
+    assert [secret_checksum(version) for version in ["7", "8", None]] == ["7", "8", None]
 
     # The notes: of a release without its secret, which has the simulator.
     notes = notes_of({})

@@ -14,13 +14,14 @@ use super::{
 };
 use crate::{
     base::{
-        checked_toml::{self, Mistake, Node, Origin, Value, as_text},
+        checked_toml::{self, Mistake, Node, Origin, Value},
         keys::Secret,
     },
     config::{
         Config, ConfigError,
         own_models::{CatalogSays, OwnModels},
-        paths, read,
+        paths::{self, NamedFile},
+        read,
         values::Environment,
     },
 };
@@ -34,16 +35,6 @@ const READ_AGAIN: [&str; 7] = [
     "deployments",
     "routing",
     "tools",
-];
-
-/// Settings of a provider that name a file which is read with the configuration. A token of another issuer is not: it
-/// is read whenever it is used.
-const KEY_FILES: [&str; 5] = [
-    "api_key_file",
-    "credentials_file",
-    "client_secret_file",
-    "secret_access_key_file",
-    "session_token_file",
 ];
 
 pub(crate) struct Base {
@@ -136,7 +127,7 @@ impl Base {
     pub(crate) fn needing_restart(&self, other: &Self) -> BTreeSet<String> {
         let settings = |base: &Self| -> BTreeSet<(String, String)> {
             let mut all = as_table(&base.document);
-            all.retain(|section, _| !READ_AGAIN.contains(&section));
+            all.retain(|section, _| Self::needs_restart(section));
             text::leaves(&all).into_iter().collect()
         };
         let (ours, theirs) = (settings(self), settings(other));
@@ -144,22 +135,15 @@ impl Base {
         different.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The files with the keys of providers and with the credentials of their identities.
-    pub(crate) fn key_files(&self) -> Vec<PathBuf> {
-        let providers = match self.at(&["providers"]).map(|node| &node.value) {
-            Some(Value::Table(providers)) => Some(providers),
-            _ => None,
-        };
-        let settings = providers.into_iter().flat_map(BTreeMap::values);
-        let files = settings.flat_map(|provider| match &provider.value {
-            Value::Table(settings) => KEY_FILES
-                .iter()
-                .filter_map(|key| settings.get(*key))
-                .flat_map(texts)
-                .collect(),
-            _ => Vec::new(),
-        });
-        files.map(|file| self.folder.join(file)).collect()
+    /// The files with secrets that the file and the environment name.
+    pub(crate) fn secret_files(&self) -> Vec<NamedFile> {
+        paths::named_files(&self.document, &self.folder)
+    }
+
+    /// Whether a setting takes effect with a restart alone.
+    pub(crate) fn needs_restart(setting: &str) -> bool {
+        let section = setting.split('.').next().unwrap_or_default();
+        !READ_AGAIN.contains(&section)
     }
 
     /// The value at a path of tables.
@@ -169,17 +153,6 @@ impl Base {
                 Value::Table(entries) => entries.get(*key),
                 _ => None,
             })
-    }
-}
-
-/// A text, or the texts of a list.
-fn texts(node: &Node) -> Vec<String> {
-    match &node.value {
-        Value::List(items) => items
-            .iter()
-            .filter_map(|item| as_text(&item.value))
-            .collect(),
-        value => as_text(value).into_iter().collect(),
     }
 }
 

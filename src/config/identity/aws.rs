@@ -83,6 +83,11 @@ impl Aws {
         let region = &self.region;
         format!("https://bedrock-runtime.{region}.{}", domain(region))
     }
+
+    /// Whether requests go to Bedrock's other endpoint.
+    pub(crate) fn is_mantle(&self) -> bool {
+        self.service == MANTLE
+    }
 }
 
 /// Reads the settings beside `auth = "aws"`.

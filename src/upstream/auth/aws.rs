@@ -246,7 +246,7 @@ struct Written {
 }
 
 /// Reads credentials from a response. What is wrong with it does not quote it.
-fn issued(body: &[u8], now: i64) -> Result<Issued<Credentials>, String> {
+pub(super) fn issued(body: &[u8], now: i64) -> Result<Issued<Credentials>, String> {
     let written = written(body).ok_or("the response has no credentials")?;
     let end = match written.expiration {
         None | Some(Value::Null) => None,

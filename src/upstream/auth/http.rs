@@ -79,7 +79,7 @@ impl TokenClient {
 }
 
 /// The status of a refusal with the codes in its body. The rest of the body could repeat what was sent.
-fn refusal(status: StatusCode, body: &[u8]) -> String {
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> String {
     let mut words = vec![format!("status {}", status.as_u16())];
     let body = str::from_utf8(body).unwrap_or_default();
     match serde_json::from_str::<Value>(body) {

@@ -1,8 +1,8 @@
 //! How requests to a provider are authorised: by API keys in turn, or by tokens of an identity at a cloud.
 //!
 //! A request first gets a [`Pass`], for which it may have to wait while a token is fetched. The pass writes the header
-//! lines once the request is complete. A provider that refuses a pass with 401 gets the request again with another one,
-//! if there may be a better one.
+//! lines once the request is complete. A provider that refuses a pass gets the request again with another one, if there may
+//! be a better one.
 
 use std::sync::{
     Arc,
@@ -18,6 +18,9 @@ mod http;
 mod renewing;
 pub(crate) mod sigv4;
 mod token;
+
+#[cfg(test)]
+mod golden;
 
 use self::{
     aws::{Signer, SigningPass},
@@ -97,7 +100,7 @@ impl Auth {
         }
     }
 
-    /// What to try after the provider refused a pass with 401; `None` if nothing better can be had.
+    /// What to try after the provider refused a pass; `None` if nothing better can be had.
     pub(crate) async fn instead_of(&self, refused: &Pass<'_>) -> Option<Pass<'_>> {
         match (self, refused) {
             (Self::Token(source), Pass::Token(token)) => {
@@ -119,6 +122,12 @@ impl Auth {
             // AWS says 403 of credentials that have ended too.
             Self::Signer(_) => matches!(status, 401 | 403),
         }
+    }
+
+    /// Whether there are several keys, so that another one may help where a response with status 400 is about the key:
+    /// Gemini says so of a key that was deleted.
+    pub(crate) fn has_other_keys(&self) -> bool {
+        matches!(self, Self::Keys(keys) if keys.keys.len() > 1)
     }
 
     /// Whether requests are signed, and with the time at which they are sent.

@@ -102,7 +102,7 @@ impl Issuer for Cloud {
 }
 
 /// Reads the response to a request for a token. What is wrong with it does not quote it.
-fn issued(body: &[u8], now: i64) -> Result<Issued<Bearer>, String> {
+pub(super) fn issued(body: &[u8], now: i64) -> Result<Issued<Bearer>, String> {
     #[derive(Deserialize)]
     struct Response {
         access_token: String,

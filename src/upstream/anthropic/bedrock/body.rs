@@ -14,11 +14,14 @@ use crate::wire::{error::UpstreamError, json_writer::JsonWriter};
 const VERSION: &str = "bedrock-2023-05-31";
 const BETAS: &str = "anthropic_beta";
 const BUDGET: &str = "max_tokens";
+/// The beta without which Bedrock refuses an effort for Claude Opus 4.5. Anthropic's own API has none for it any more, so
+/// callers do not name it.
+const EFFORT_BETA: &str = "effort-2025-11-24";
 /// Members that the path, the action and the service's own version replace.
 const REPLACED: [&str; 3] = ["model", "stream", "anthropic_version"];
 
 /// Rewrites a body of the Messages API for Bedrock. `betas` are those of the caller's headers; betas that are not in
-/// `allowed` are left out.
+/// `allowed` are left out. A body with an effort gets the beta for it.
 pub(crate) fn body(
     messages: &[u8],
     betas: &[&str],
@@ -50,8 +53,9 @@ fn rewrite(
     let own = own.filter_map(|(_, value)| serde_json::from_str::<Vec<String>>(value.get()).ok());
     let own: Vec<String> = own.flatten().collect();
     let own = own.iter().map(String::as_str);
+    let of_effort = has_effort(&members).then_some(EFFORT_BETA);
     let mut chosen: Vec<&str> = Vec::new();
-    for beta in betas.iter().copied().chain(own) {
+    for beta in betas.iter().copied().chain(own).chain(of_effort) {
         let is_allowed = allowed.iter().any(|allowed| allowed.as_ref() == beta);
         if is_allowed && !chosen.contains(&beta) {
             chosen.push(beta);
@@ -76,6 +80,20 @@ fn rewrite(
     }
     written.raw("}");
     Ok(written.into_string().into_bytes())
+}
+
+/// Whether `output_config` has an effort; it can have a format alone.
+fn has_effort(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
+    #[derive(Deserialize)]
+    struct Config<'a> {
+        #[serde(borrow)]
+        effort: Option<&'a RawValue>,
+    }
+    let mut configs = members.iter().filter(|(name, _)| name == "output_config");
+    configs.any(|(_, value)| {
+        let config = serde_json::from_str::<Config<'_>>(value.get());
+        config.is_ok_and(|config| config.effort.is_some())
+    })
 }
 
 /// The members of an object in their order, with their values as they are written.
@@ -137,6 +155,32 @@ mod tests {
         assert_eq!(none, r#"{"anthropic_version":"bedrock-2023-05-31"}"#);
         let more = body(b"{}", &[other], &[other]).unwrap();
         assert!(String::from_utf8(more).unwrap().contains(other));
+    }
+
+    #[test]
+    fn an_effort_has_its_beta() {
+        let known = format!(r#","anthropic_beta":["{EFFORT_BETA}"]"#);
+        for (config, expected) in [
+            (r#"{"effort":"low"}"#, known.as_str()),
+            (
+                r#"{"format":{"type":"json_schema"},"effort":"high"}"#,
+                &known,
+            ),
+            (r#"{"format":{"type":"json_schema"}}"#, ""),
+            (r#"{"effort":null}"#, ""),
+            ("7", ""),
+        ] {
+            let messages = format!(r#"{{"output_config":{config}}}"#);
+            let expected = format!(
+                r#"{{"anthropic_version":"{VERSION}"{expected},"output_config":{config}}}"#
+            );
+            assert_eq!(rewritten(&messages, &[]), expected);
+        }
+        let twice = rewritten(r#"{"output_config":{"effort":"low"}}"#, &[EFFORT_BETA]);
+        assert_eq!(twice.matches(EFFORT_BETA).count(), 1, "{twice}");
+        let none: [&str; 0] = [];
+        let turned_off = body(br#"{"output_config":{"effort":"low"}}"#, &[], &none).unwrap();
+        assert!(!String::from_utf8(turned_off).unwrap().contains(BETAS));
     }
 
     #[test]

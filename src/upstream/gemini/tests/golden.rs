@@ -3,9 +3,13 @@
 use serde_json::Value;
 
 use super::{answer, frames, request};
-use crate::upstream::{
-    gemini::call_cache::CallCache,
-    testing::{self, frame_list, with_numbered_ids},
+use crate::{
+    config::ProviderKind,
+    upstream::{
+        gemini::{VENDOR_NAMES, call_cache::CallCache},
+        reason::Redactor,
+        testing::{self, frame_list, refusal, with_numbered_ids},
+    },
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
@@ -49,5 +53,17 @@ fn streams() {
         let two = stream.windows(9).any(|bytes| bytes == b"\"index\":1");
         let n = if two { 2 } else { 1 };
         insta::assert_snapshot!(name, frame_list(frames(&[stream], n)));
+    });
+}
+
+/// An error body of Vertex AI → the failure. The file name begins with the status.
+#[test]
+fn errors() {
+    let url = "https://europe-west4-aiplatform.googleapis.com/v1/projects/my-project-4711/locations/europe-west4";
+    let mut redactor = Redactor::new(&testing::provider(ProviderKind::Gemini, url));
+    redactor.redact_also(VENDOR_NAMES);
+    each("errors", |name, body| {
+        let shown = refusal(name, body, &redactor, "gemini-2.5-flash");
+        insta::assert_snapshot!(name, pretty(&shown));
     });
 }

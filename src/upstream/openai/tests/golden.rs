@@ -1,14 +1,11 @@
 //! Snapshot tests of the files in `fixtures/`. A new quirk of a server is a new file.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{UPSTREAM_MODEL, answer, caller_json, frames, quirks, upstream_body};
-use crate::{
-    upstream::{
-        reason::{self, Redactor},
-        testing::{self, MODEL, frame_list, with_numbered_ids},
-    },
-    wire::error::UpstreamError,
+use crate::upstream::{
+    reason::Redactor,
+    testing::{self, failure, frame_list, refusal, with_numbered_ids},
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
@@ -26,10 +23,6 @@ fn choices(name: &str) -> u32 {
     } else {
         1
     }
-}
-
-fn failure(error: &UpstreamError) -> Value {
-    json!({ "failure": error.to_string(), "shown to the caller": error.public_message() })
 }
 
 /// A chat request → the body sent upstream. The extra field `upstream` has the server's quirks.
@@ -65,13 +58,7 @@ fn streams() {
 fn errors() {
     let redactor = Redactor::with("https://api.acme.com/v1", []);
     each("errors", |name, body| {
-        let status = name.split('_').next().unwrap().parse().unwrap();
-        let error = UpstreamError::Status {
-            status,
-            reason: redactor.public_reason(status, body, UPSTREAM_MODEL, MODEL),
-            retry_after: None,
-            about_us: reason::is_operators_fault(body),
-        };
-        insta::assert_snapshot!(name, pretty(&failure(&error)));
+        let shown = refusal(name, body, &redactor, UPSTREAM_MODEL);
+        insta::assert_snapshot!(name, pretty(&shown));
     });
 }
