@@ -123,8 +123,11 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     while held.charge(USAGE, Outcome::Answered).await.is_err() {}
 }
 
-/// Spreads requests, in their order, over ninety days; the daily sums follow.
-const SPREAD: &str = "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
+/// Spreads requests, in their order, over ninety days, after the accounts were created; the daily sums follow.
+const SPREAD: &str = "UPDATE accounts SET created_at = created_at - 7776000;
+    UPDATE credit_grants SET created_at = created_at - 7776000;
+    UPDATE ledger_entries SET at = at - 7776000;
+    CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
     CREATE UNIQUE INDEX placed_by_id ON placed (id);
     UPDATE calls SET
        admitted_at_ms = admitted_at_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),

@@ -78,7 +78,7 @@ pub use key_terms::{KeyTerms, Payer};
 pub use keys::MAX_KEYS;
 pub(crate) use keys::{KeyFilter, KeysPage};
 pub(crate) use limits::LimitRule;
-pub(crate) use pages::{AccountFound, DayUse, Entry, EntryKind, GrantLeft, SeenCalls};
+pub(crate) use pages::{AccountFound, DayUse, Entry, EntryKind, GrantLeft, SeenCalls, SumsOf};
 pub(crate) use pending::PendingCharge;
 pub(crate) use postgres::{
     audit_database, export_database, probe as probe_database, prune_database,

@@ -11,7 +11,7 @@ use super::{
 /// The longest period that is summed up: a day, and a span that has begun.
 const MAX_MS: i64 = 25 * 60 * 60 * 1_000;
 /// Latencies are those of this many requests at most, the latest ones…
-pub(crate) const MAX_TIMINGS: usize = 5_000;
+pub(crate) const MAX_TIMINGS: usize = 2_000;
 /// … among this many of the account.
 const MAX_SEARCHED: usize = 20_000;
 

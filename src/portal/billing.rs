@@ -121,8 +121,10 @@ async fn page(
         ledger.grants(account),
         History::before(gateway, account, until),
     )?;
-    let bought = payments::recent(gateway, account).await?;
-    let top_up = top_up::Shown::of(gateway, me).await?;
+    let (bought, top_up) = tokio::try_join!(
+        async { Ok::<_, PortalError>(payments::recent(gateway, account).await?) },
+        top_up::Shown::of(gateway, me),
+    )?;
     let notes: Notes<'_> = grants.iter().filter_map(note).collect();
     let newest = before.map(|_| "/portal/billing");
     let older = history.older();

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, CallsFound, CallsPage, DayUse, Grant, GrantLeft, Key, KeyState},
+    ledger::{Balances, CallsFound, CallsPage, DayUse, Grant, GrantLeft, Key, KeyState, SumsOf},
 };
 
 mod pace;
@@ -40,22 +40,25 @@ pub(crate) async fn show(
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
     let days = days::last(READ_DAYS, timestamp::now());
     let (from, today) = (&days[0], &days[days.len() - 1]);
-    let balances = ledger.balances(account).await?;
-    let left = ledger.grants_left(account).await?;
     let sight = Sight::of(&gateway, &me).await?;
-    let mut rows = ledger.usage_days(account, from, today).await?;
-    sight.restrict(&gateway, &mut rows).await?;
-    let live_keys = ledger.keys(account).await?;
     let latest = CallsPage {
         account_id: Some(account),
         seen: sight.calls(),
         limit: SHOWN_REQUESTS,
         ..CallsPage::default()
     };
+    let (balances, left, mut rows, live_keys, latest) = tokio::try_join!(
+        ledger.balances(account),
+        ledger.grants_left(account),
+        ledger.usage_days(account, (from, today), sight.sums(SumsOf::Day)),
+        ledger.keys(account),
+        ledger.calls_page(&latest),
+    )?;
+    sight.restrict(&gateway, &mut rows).await?;
     let CallsFound {
         calls,
         searched_to_ms,
-    } = ledger.calls_page(&latest).await?;
+    } = latest;
     let is_new = calls.is_empty() && searched_to_ms.is_none();
     let mut own = live_keys.iter().filter(|key| me.sees_key(key));
     let is_ready = |key: &Key| key.state == KeyState::Active && !is_playground_key(key);

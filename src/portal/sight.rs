@@ -4,7 +4,7 @@ use super::{error::PortalError, session::SignedIn};
 use crate::{
     backoffice::TeamRole,
     gateway::Gateway,
-    ledger::{Call, DayUse, Key, SeenCalls},
+    ledger::{Call, DayUse, Key, SeenCalls, SumsOf},
 };
 
 /// Developers see the requests of keys that they made, and of the projects that their live keys belong to; the default
@@ -47,6 +47,14 @@ impl Sight {
     pub(crate) fn sees(&self, member_id: Option<&str>, project_id: Option<&str>) -> bool {
         let seen = self.calls();
         seen.is_none_or(|seen| seen.include(member_id, project_id))
+    }
+
+    /// What to read for sums that the person sees: each one if some are left out afterwards.
+    pub(crate) fn sums(&self, wanted: SumsOf) -> SumsOf {
+        match self {
+            Self::Account => wanted,
+            Self::Own(_) => SumsOf::Each,
+        }
     }
 
     /// Keeps the sums that the person sees.

@@ -39,7 +39,7 @@ use super::{
 use crate::{
     base::timestamp,
     gateway::Gateway,
-    ledger::{DayUse, SessionCursor, SessionUse, SessionsPage, SpansPage, Timing},
+    ledger::{DayUse, SessionCursor, SessionUse, SessionsPage, SpansPage, SumsOf, Timing},
 };
 
 #[derive(Deserialize)]
@@ -73,11 +73,24 @@ struct PeriodUsage {
 }
 
 impl PeriodUsage {
+    /// The period, without its rows.
+    async fn of(gateway: &Gateway, me: &SignedIn, period: Period) -> Result<Self, PortalError> {
+        Ok(Self {
+            bars: period.bars(timestamp::now()),
+            rows: Vec::new(),
+            sight: Sight::of(gateway, me).await?,
+        })
+    }
+
     /// Days are summed up in the ledger. Hours and minutes are sums of the calls of a day at most.
-    async fn read(gateway: &Gateway, me: &SignedIn, period: Period) -> Result<Self, PortalError> {
-        let bars = period.bars(timestamp::now());
-        let sight = Sight::of(gateway, me).await?;
-        let rows = if let Some(step) = bars.step {
+    async fn read(
+        &self,
+        gateway: &Gateway,
+        me: &SignedIn,
+        sums_of: SumsOf,
+    ) -> Result<Vec<DayUse>, PortalError> {
+        let Self { bars, sight, .. } = self;
+        if let Some(step) = bars.step {
             let page = SpansPage {
                 account_id: me.account.id.clone(),
                 seen: sight.calls().cloned(),
@@ -85,16 +98,17 @@ impl PeriodUsage {
                 to_ms: bars.end.saturating_mul(1_000),
                 step_ms: step.saturating_mul(1_000),
             };
-            gateway.ledger.usage_spans(page).await?
-        } else {
-            let first = bars.names.first().map_or("", String::as_str);
-            let last = bars.names.last().map_or("", String::as_str);
-            let rows = gateway.ledger.usage_days(&me.account.id, first, last);
-            let mut rows = rows.await?;
-            sight.restrict(gateway, &mut rows).await?;
-            rows
-        };
-        Ok(Self { bars, rows, sight })
+            return Ok(gateway.ledger.usage_spans(page).await?);
+        }
+        let first = bars.names.first().map_or("", String::as_str);
+        let last = bars.names.last().map_or("", String::as_str);
+        let account_id = &me.account.id;
+        let rows = gateway
+            .ledger
+            .usage_days(account_id, (first, last), sight.sums(sums_of));
+        let mut rows = rows.await?;
+        sight.restrict(gateway, &mut rows).await?;
+        Ok(rows)
     }
 
     /// How long the latest answered requests of the period took.
@@ -147,8 +161,13 @@ pub(crate) async fn show(
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Page, PortalError> {
     let (period, shown) = (Period::read(&query.period)?, query.shown()?);
-    let used = PeriodUsage::read(&gateway, &me, period).await?;
-    let timings = used.timings(&gateway, &me).await?;
+    let mut used = PeriodUsage::of(&gateway, &me, period).await?;
+    let (rows, timings, replays) = tokio::try_join!(
+        used.read(&gateway, &me, shown.sums_of()),
+        used.timings(&gateway, &me),
+        used.replays(&gateway, &me),
+    )?;
+    used.rows = rows;
     let names = match shown {
         Shown::Groups(GroupBy::Model) | Shown::Sessions => Names::default(),
         Shown::Groups(_) => Names::read(&gateway, &me, &used.rows).await?,
@@ -166,7 +185,6 @@ pub(crate) async fn show(
         let mut sessions = used.sessions(&gateway, &me, before).await?;
         sessions::table(period, &mut sessions, is_first, me.may(Right::Requests))
     };
-    let replays = used.replays(&gateway, &me).await?;
     let content = html! {
         h1 { "Usage" }
         (choices(period, shown))
@@ -201,7 +219,8 @@ pub(crate) async fn csv(
     me: SignedIn,
     ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
-    let used = PeriodUsage::read(&gateway, &me, Period::read(&query.period)?).await?;
+    let mut used = PeriodUsage::of(&gateway, &me, Period::read(&query.period)?).await?;
+    used.rows = used.read(&gateway, &me, SumsOf::Each).await?;
     let names = Names::read(&gateway, &me, &used.rows).await?;
     let first = used.bars.names.first().map_or("", String::as_str);
     let last = used.bars.names.last().map_or("", String::as_str);

@@ -93,6 +93,13 @@ test('Ctrl+Enter sends, the answer streams in steps, and its cost is that of the
   assert.deepEqual([await hasFocus(page), await draft(page)], ['message', '']);
   const [shown] = await costs(page, 1);
   assert.equal(await isDisabled(page), false);
+  const order = await page.$$eval('#conversation, .composer', (all) => all.map((one) => one.id || one.className));
+  assert.deepEqual(order, ['conversation', 'composer'], 'the conversation stands above the composer');
+  const [end, start] = await Promise.all([
+    page.$eval('#conversation', (one) => one.getBoundingClientRect().bottom),
+    page.$eval('.composer', (one) => one.getBoundingClientRect().top),
+  ]);
+  assert.ok(end <= start, `the conversation ends at ${end}, the composer begins at ${start}`);
 
   const growth = await page.evaluate(() => window.growth);
   const lengths = growth.map(({ length }) => length);
@@ -140,6 +147,61 @@ test('two models answer side by side, each with its own conversation and cost', 
     assert.equal(body.messages[1].content.trim(), answers[column].trim());
   }
   for (const shown of await costs(page, 4)) await charged(shown);
+});
+
+test('a model that is removed takes its own answers out of the conversation, and no others', async (t) => {
+  const page = await visitor(t);
+  const bodies = recordRequests(page);
+  await open(page);
+  // The simulator's answer quotes the message, so each model gets one of its own.
+  await page.evaluate(() => {
+    const send = window.fetch;
+    window.fetch = (url, options) => {
+      if (!url.endsWith('/run')) return send(url, options);
+      const body = JSON.parse(options.body);
+      body.messages.at(-1).content += ` (to ${body.model})`;
+      return send(url, { ...options, body: JSON.stringify(body) });
+    };
+  });
+  await press(page, 'Compare with another model');
+  await page.select('.another select', OTHER);
+  await press(page, 'Compare with another model');
+  const third = await page.$eval('.another:last-of-type select', ({ value }) => value);
+  await sendMessage(page, 'Who are you?');
+  await costs(page, 3);
+  await press(page, 'Remove');
+  assert.equal((await page.$$(ANSWER)).length, 2);
+  await sendMessage(page, 'And now?');
+  await costs(page, 4);
+  const models = [MODEL, third];
+  const second = bodies.slice(3);
+  assert.deepEqual(second.map(({ model }) => model), models);
+  for (const [column, { messages }] of second.entries()) {
+    assert.deepEqual(messages.map(({ role }) => role), ['user', 'assistant', 'user']);
+    assert.ok(messages[1].content.includes(`Who are you? (to ${models[column]})`), messages[1].content);
+  }
+  // While answers arrive, the columns stay.
+  await sendMessage(page, '[[sim first_ms=1500 tokens=5]]');
+  assert.equal(await isThere(page, 'button', 'Stop'), true);
+  assert.equal(await isThere(page, 'button', 'Remove'), false);
+  await costs(page, 6);
+  assert.equal(await isThere(page, 'button', 'Remove'), true);
+
+  // A model that is no longer on offer goes in the same way when the page is loaded again.
+  await page.evaluateOnNewDocument(() => {
+    const state = JSON.parse(sessionStorage.getItem('playground'));
+    if (state?.models.length !== 2) return;
+    state.models.splice(1, 0, 'svc-gone');
+    for (const { answers } of state.turns) answers.splice(1, 0, { ...answers[1], text: 'of the other' });
+    sessionStorage.setItem('playground', JSON.stringify(state));
+  });
+  await page.reload();
+  assert.deepEqual(await page.$$eval('.models select', (all) => all.map(({ value }) => value)), models);
+  await sendMessage(page, 'Still there?');
+  await costs(page, 8);
+  const last = bodies.at(-1).messages.map(({ content }) => content);
+  assert.equal(bodies.at(-1).model, third);
+  assert.ok(last[1].includes(`(to ${third})`), last[1]);
 });
 
 test('a stopped answer is charged as a whole, and is part of the next question', async (t) => {

@@ -44,6 +44,19 @@ test('the playground answers, keeps the conversation, and puts no message into a
     const call = await operate('GET', `/operator/requests/${href.split('/').at(-1)}`);
     assert.equal(nanos(cost), nanos(call.settlement.charge));
   }
+  assert.match(await textOf(page, '.meta'), / · [\d.]+ m?s in all$/);
+
+  // The last message goes to another model too, whose answer stands beside the first one.
+  await page.select('[name="model"]', 'svc-native-fast');
+  await clickTo(page, 'button', 'Send the last message to this model too');
+  const answers = await page.$$eval('.turn:last-child .assistant h2', (all) => all.map(({ textContent }) => textContent));
+  assert.deepEqual(answers, ['svc-native-light', 'svc-native-fast']);
+  const costs = await page.$$eval('.meta a', (all) => all.map(({ textContent, href }) => ({ cost: textContent, href })));
+  assert.equal(costs.length, 2);
+  for (const { cost, href } of costs) {
+    const call = await operate('GET', `/operator/requests/${href.split('/').at(-1)}`);
+    assert.equal(nanos(cost), nanos(call.settlement.charge));
+  }
   for (const address of addresses) assert.doesNotMatch(address, /ecret|ask|\?/);
   await photograph(page, 'playground-without-scripts');
 });

@@ -246,6 +246,42 @@ async fn the_last_seconds_are_counted() {
         assert!(part.text.contains(told), "no {told} in {}", part.text);
     }
     assert!(!part.text.contains("<html"), "it is a part of a page");
+    gateway.idle().await;
+    // The requests themselves, refused ones among them, with the names of their columns for phones.
+    let is_refused = |link: &String| link.contains("/refused_");
+    for (query, count, refused) in [
+        ("", 5, 1),
+        ("?outcome=refused", 1, 1),
+        ("?outcome=errors", 2, 1),
+        ("?outcome=answered", 3, 0),
+        ("?model=svc-nothing", 1, 1),
+        ("?upstream=fake&outcome=answered", 3, 0),
+        ("?upstream=other", 0, 0),
+        ("?outcome=errors&paused=yes", 2, 1),
+    ] {
+        let path = format!("/portal/console/live/requests{query}");
+        let tail = browser.get(&path).await;
+        assert_eq!(tail.status, 200, "{query}");
+        let is_labelled = tail.text.contains("data-label=\"Cost\"");
+        assert_eq!(is_labelled, count > 0, "{}", tail.text);
+        let listed = links(&tail.text, "/portal/console/requests/");
+        let of_them = listed.iter().filter(|link| is_refused(link)).count();
+        assert_eq!((listed.len(), of_them), (count, refused), "{query}");
+    }
+    let page = browser.get("/portal/console?outcome=refused&paused=yes");
+    let page = page.await;
+    let form = page.between("action=\"/portal/console#latest\"", "</form>");
+    for told in [
+        "Outcome<select",
+        "\"errors\">Errors only",
+        "\"refused\" selected",
+    ] {
+        assert!(form.contains(told), "no {told} in {form}");
+    }
+    let resume = page.between("<p><a class=\"button\" href=\"", "\"");
+    assert_eq!(resume, "/portal/console?outcome=refused#latest");
+    let wrong = browser.get("/portal/console/live/requests?outcome=odd");
+    assert_eq!(wrong.await.status, 400);
     let script = format!(
         "/portal/assets/htmx-{}",
         page.between("/portal/assets/htmx-", "\"")

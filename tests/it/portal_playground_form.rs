@@ -104,6 +104,33 @@ async fn a_form_gets_the_answer_its_cost_and_the_conversation() {
         .collect();
     let answer = turns[1]["content"].as_str().unwrap();
     assert_eq!(said, [SCRIPT, answer, "And now?"]);
+
+    // Another model gets the last message too. Both answers have their time, and the cost that the ledger has.
+    let first = seen.header("x-request-id").to_owned();
+    let conversation = hidden(&seen, "conversation");
+    let compared = [
+        ("conversation", conversation.as_str()),
+        ("compare", "on"),
+        ("model", "svc-basic"),
+    ];
+    let seen = send_again(&browser, "not sent yet", &compared).await;
+    seen.assert_page();
+    let sent = gateway.upstream.last_body();
+    let asked = sent["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(asked["content"], "And now?");
+    gateway.idle().await;
+    let (_, latest) = seen.text.split_once("And now?</p>").unwrap();
+    let metas: Vec<_> = latest.split("<p class=\"meta\">").skip(1).collect();
+    let requests = [first.as_str(), seen.header("x-request-id")];
+    assert_eq!(metas.len(), requests.len(), "{latest}");
+    for (meta, request_id) in metas.iter().zip(requests) {
+        let cost = charged(&gateway, request_id).await;
+        let meta = meta.split("</p>").next().unwrap();
+        assert!(meta.contains(&format!(">{cost}</a> · ")), "{meta}");
+        assert!(meta.ends_with("s in all"), "{meta}");
+    }
+    assert!(latest.contains("<h2>svc-basic</h2>"), "{latest}");
+    assert!(seen.text.contains("required>not sent yet</textarea>"));
     gateway.stop().await;
 }
 

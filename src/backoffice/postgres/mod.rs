@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join3;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_postgres::types::{ToSql, Type};
 
@@ -111,6 +112,19 @@ impl PostgresStore {
         connection: &Connected,
         statements: &[Statement],
     ) -> Result<Vec<Row>, Error> {
+        if let [Statement { sql, values }] = statements {
+            // Sent at once, so that reading a session takes one round trip. Should the first fail, the statement is a
+            // transaction of its own.
+            let values: Vec<_> = values.iter().map(typed).collect();
+            let begin = connection.batch_execute(&self.begin);
+            let run = connection.query_typed(sql, &values);
+            let commit = connection.batch_execute("COMMIT");
+            let (begun, rows, committed) = join3(begin, run, commit).await;
+            begun?;
+            let rows = rows?;
+            committed?;
+            return rows.iter().map(row).collect();
+        }
         connection.batch_execute(&self.begin).await?;
         let mut rows = Vec::new();
         for Statement { sql, values } in statements {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::ledger::{
     Account, AccountDays, AccountFound, Call, CallId, CallsFound, CallsPage, DayRange, DayUse,
-    Entry, GrantLeft, HistoryEdges, LedgerError,
+    Entry, GrantLeft, HistoryEdges, LedgerError, SumsOf,
     conditions::{Conditions, Sql},
 };
 
@@ -20,13 +20,12 @@ impl Embedded {
     pub(crate) async fn usage_days(
         &self,
         account_id: &str,
-        from_day: &str,
-        to_day: &str,
+        (from_day, to_day): (&str, &str),
+        sums_of: SumsOf,
     ) -> Result<Vec<DayUse>, LedgerError> {
         self.all_written().await;
-        let account_id = account_id.to_owned();
-        let (from, to) = (from_day.to_owned(), to_day.to_owned());
-        let query = move |database: &_| days::between(database, &account_id, &from, &to);
+        let of = [account_id, from_day, to_day].map(str::to_owned);
+        let query = move |database: &_| days::between(database, &of, sums_of);
         Ok(self.reader.query(query).await?)
     }
 

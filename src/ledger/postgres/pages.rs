@@ -18,7 +18,7 @@ use crate::{
     db::postgres::Error,
     ledger::{
         Account, AccountFound, Call, CallId, CallsFound, CallsPage, DayUse, Entry, EntryKind,
-        GrantLeft, LedgerError,
+        GrantLeft, LedgerError, SumsOf,
         calls_page::CallsQuery,
         conditions::{Conditions, Sql, Value},
     },
@@ -28,20 +28,17 @@ impl Shared {
     pub(crate) async fn usage_days(
         &self,
         account_id: &str,
-        from_day: &str,
-        to_day: &str,
+        (from_day, to_day): (&str, &str),
+        sums_of: SumsOf,
     ) -> Result<Vec<DayUse>, LedgerError> {
         self.wait_until_written().await;
-        let query = "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens,
-                completion_tokens, reasoning_tokens, cost_nano_usd, last_ended_at_ms, project_id
-            FROM usage_days WHERE account_id = $1 AND day >= $2 AND day <= $3
-            ORDER BY day, model, key_id, project_id";
+        let query = sums_of.query(Sql::Postgres);
         let parameters = [
             (&account_id as _, Type::TEXT),
             (&from_day as _, Type::TEXT),
             (&to_day as _, Type::TEXT),
         ];
-        let rows = self.inner.pool.query(query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         Ok(rows.iter().map(read_day).collect::<Result<_, _>>()?)
     }
 

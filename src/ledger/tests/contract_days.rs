@@ -37,6 +37,48 @@ async fn second_key(paying: &Paying) -> String {
     made.await.unwrap().0.id
 }
 
+/// The sums of a day, added up without the names that they are not of.
+fn merged(rows: &[DayUse], sums_of: SumsOf) -> Vec<DayUse> {
+    if sums_of == SumsOf::Each {
+        return rows.to_vec();
+    }
+    let mut all = BTreeMap::<String, DayUse>::new();
+    for row in rows {
+        let kept = |name: &String, of| (sums_of == of).then(|| name.clone()).unwrap_or_default();
+        let names = [
+            kept(&row.model, SumsOf::Model),
+            kept(&row.key_id, SumsOf::Key),
+            kept(&row.project_id, SumsOf::Project),
+        ];
+        let sum = all.entry(names.concat()).or_insert_with(|| {
+            let [model, key_id, project_id] = names;
+            DayUse {
+                day: row.day.clone(),
+                model,
+                key_id,
+                project_id,
+                calls: 0,
+                charged: 0,
+                prompt: 0,
+                cached: 0,
+                completion: 0,
+                reasoning: 0,
+                cost: NanoUsd::default(),
+                last_ms: 0,
+            }
+        });
+        sum.calls += row.calls;
+        sum.charged += row.charged;
+        sum.prompt += row.prompt;
+        sum.cached += row.cached;
+        sum.completion += row.completion;
+        sum.reasoning += row.reasoning;
+        sum.cost = NanoUsd::new(sum.cost.nanos() + row.cost.nanos());
+        sum.last_ms = sum.last_ms.max(row.last_ms);
+    }
+    all.into_values().collect()
+}
+
 async fn sums_are_those_of_the_calls(store: TestStore) {
     let paying = Paying::on_with(store, DOLLAR).await;
     assert_eq!(paying.days().await, []);
@@ -79,6 +121,21 @@ async fn sums_are_those_of_the_calls(store: TestStore) {
     let expected = [one, other, sum(&second, "small", 1, 1)];
     assert_eq!(paying.days().await, expected);
     assert_eq!(paying.days().await, expected, "queried again");
+    for sums_of in [
+        SumsOf::Day,
+        SumsOf::Model,
+        SumsOf::Key,
+        SumsOf::Project,
+        SumsOf::Each,
+    ] {
+        let all = ("2027-01-15", "2027-01-15");
+        let read = paying.ledger.usage_days(&paying.account_id, all, sums_of);
+        assert_eq!(
+            read.await.unwrap(),
+            merged(&expected, sums_of),
+            "{sums_of:?}"
+        );
+    }
     paying.assert_added_up().await;
     let paying = paying.restart().await;
     assert_eq!(paying.days().await, expected, "after a restart");
@@ -95,8 +152,10 @@ async fn sums_are_by_day(store: TestStore) {
     }
     for _ in 0..2 {
         let between = async |from: &str, to: &str| {
-            let days = paying.ledger.usage_days(&paying.account_id, from, to).await;
-            let days = days.unwrap();
+            let days = paying
+                .ledger
+                .usage_days(&paying.account_id, (from, to), SumsOf::Each);
+            let days = days.await.unwrap();
             let days = days.iter().map(|day| format!("{} {}", day.day, day.calls));
             days.collect::<Vec<_>>().join(", ")
         };
@@ -125,8 +184,10 @@ async fn sums_are_of_one_account(store: TestStore) {
         assert_eq!(days[0].key_id, one.key_id);
         one.assert_added_up().await;
     }
-    let unknown = paying.ledger.usage_days("acct_0", "", "9999").await;
-    assert_eq!(unknown.unwrap(), []);
+    let unknown = paying
+        .ledger
+        .usage_days("acct_0", ("", "9999"), SumsOf::Each);
+    assert_eq!(unknown.await.unwrap(), []);
 }
 
 /// A confirmed charge is in the sums at once, also with many concurrent calls.

@@ -172,7 +172,9 @@ async fn a_call_is_recorded_with_project_and_member(store: TestStore) {
         let found = paying.ledger.find_calls(&id.to_string()).await.unwrap();
         assert_eq!(found[0].payer, payer);
     }
-    let days = paying.ledger.usage_days(&paying.account_id, "", "9999");
+    let days = paying
+        .ledger
+        .usage_days(&paying.account_id, ("", "9999"), SumsOf::Each);
     let mut days: Vec<_> = days
         .await
         .unwrap()

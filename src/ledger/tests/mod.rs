@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::{
     BudgetChange, BudgetScope, Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest,
     Ledger, LedgerError, MAX_KEYS, NewAccount, NewGrant, Outcome, Payer, Period, Schedule, Seen,
+    SumsOf,
     embedded::Embedded,
     postgres::{self, Shared},
 };
@@ -362,7 +363,10 @@ impl Paying {
 
     /// The sums of all days.
     pub(crate) async fn days(&self) -> Vec<DayUse> {
-        let days = self.ledger.usage_days(&self.account_id, "", "9999").await;
+        let days = self
+            .ledger
+            .usage_days(&self.account_id, ("", "9999"), SumsOf::Each)
+            .await;
         days.unwrap()
     }
 

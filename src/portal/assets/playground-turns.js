@@ -107,7 +107,11 @@ const conversationView = (() => {
     const answers = turn.answers.map(answerView);
     columns.append(...answers.map((one) => one.element));
     element.append(asked, columns);
-    return { element, asked, answers };
+    const remove = (column) => {
+      for (const { element: removed } of answers.splice(column, 1)) removed.remove();
+      columns.dataset.columns = answers.length;
+    };
+    return { element, asked, answers, remove };
   };
 
   return { turnView, parts, isOver };

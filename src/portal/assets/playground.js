@@ -153,6 +153,8 @@
     clear.hidden = isRunning || turns.length === 0;
     undo.hidden = !cleared;
     add.hidden = selects().length >= MOST_MODELS;
+    // The columns stay as they are while their answers arrive.
+    for (const button of form.querySelectorAll(".another button")) button.hidden = isRunning;
     for (const button of conversation.querySelectorAll("[data-edit]")) button.remove();
     const last = turns.at(-1);
     const view = views.get(last);
@@ -191,6 +193,14 @@
     }
   };
 
+  // Answers belong to models by their position, so a removed model's answers go with it.
+  const removeColumn = (column) => {
+    for (const turn of [...turns, ...(cleared ?? [])]) {
+      turn.answers.splice(column, 1);
+      views.get(turn).remove(column);
+    }
+  };
+
   const addModel = (chosen) => {
     const first = selects()[0];
     const label = document.createElement("label");
@@ -208,6 +218,7 @@
     group.className = "another";
     group.append(label, remove);
     remove.addEventListener("click", () => {
+      removeColumn(selects().indexOf(select));
       group.remove();
       for (const [at, other] of form.querySelectorAll(".another label").entries()) other.firstChild.data = `Model ${at + 2}`;
       add.hidden = false;
@@ -253,6 +264,9 @@
       conversation.replaceChildren();
       turns = given;
       turns.forEach(show);
+      const [first, ...others] = turns.reduce((most, { answers }) => (answers.length > most.length ? answers : most), []);
+      if (others.length > 0) selects()[0].value = first.model;
+      for (const { model } of others) addModel(model);
       return;
     }
     const stored = JSON.parse(sessionStorage.getItem(STORE) ?? "null");
@@ -260,11 +274,14 @@
     const offered = [...selects()[0].options].map(({ value }) => value);
     for (const [name, value] of Object.entries(stored.fields)) form.elements[name].value = value;
     form.elements.json.checked = stored.json;
-    const [first, ...others] = stored.models.filter((model) => offered.includes(model));
-    if (first) selects()[0].value = first;
-    for (const model of others) addModel(model);
+    const [first, ...others] = stored.models;
+    // A model that is no longer on offer goes with its answers; the first column stays and has another model.
+    const isKept = (model) => offered.includes(model);
+    if (isKept(first)) selects()[0].value = first;
+    for (const model of others.filter(isKept)) addModel(model);
     turns = stored.turns;
     for (const turn of turns) {
+      turn.answers = turn.answers.filter((_, column) => column === 0 || isKept(stored.models[column]));
       for (const answer of turn.answers) if (!isOver(answer)) answer.state = "stopped";
       const view = show(turn);
       for (const [at, answer] of turn.answers.entries()) {

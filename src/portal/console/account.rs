@@ -35,34 +35,38 @@ pub(crate) async fn show(
     me: SignedInOperator,
     Id(id): Id,
 ) -> Result<Page, PortalError> {
-    let ledger = &gateway.ledger;
-    ledger.refresh().await?;
-    let account = ledger.account(&id).await?;
+    let (ledger, backoffice) = (&gateway.ledger, &gateway.backoffice);
+    let ((), account) = tokio::try_join!(ledger.refresh(), ledger.account(&id))?;
     let latest = CallsPage {
         account_id: Some(&id),
         limit: SHOWN_REQUESTS,
         ..CallsPage::default()
     };
-    let (balances, frozen, left, newest_keys, used, calls) = tokio::try_join!(
-        ledger.balances(&id),
-        ledger.is_frozen(&id),
-        ledger.grants_left(&id),
-        ledger.keys_page(keys::newest(&id)),
-        ledger.last_used(&id),
-        ledger.calls_page(&latest),
-    )?;
+    let of_ledger = async {
+        let read = tokio::try_join!(
+            ledger.balances(&id),
+            ledger.is_frozen(&id),
+            ledger.grants_left(&id),
+            ledger.keys_page(keys::newest(&id)),
+            ledger.last_used(&id),
+            ledger.calls_page(&latest),
+        );
+        Ok::<_, PortalError>(read?)
+    };
+    let of_backoffice = async {
+        let read = tokio::try_join!(
+            backoffice.actions_page(Some(&id), None, SHOWN_ACTIONS),
+            backoffice.people_of(&id),
+            backoffice.invitations_of(&id, timestamp::now()),
+            payments::recent(&gateway, &id),
+        );
+        Ok::<_, PortalError>(read?)
+    };
+    let (of_ledger, of_backoffice) = tokio::try_join!(of_ledger, of_backoffice)?;
+    let (balances, frozen, left, newest_keys, used, calls) = of_ledger;
+    let (done, people, invited, bought) = of_backoffice;
     let calls = calls.calls;
-    let done = gateway
-        .backoffice
-        .actions_page(Some(&id), None, SHOWN_ACTIONS);
-    let done = done.await?;
-    let people = gateway.backoffice.people_of(&id).await?;
-    let invited = gateway
-        .backoffice
-        .invitations_of(&id, timestamp::now())
-        .await?;
-    let bought = payments::recent(&gateway, &id).await?;
-    let names = AccountNames::read(&gateway, [id.as_str()]).await?;
+    let names = AccountNames::of([account.clone()]);
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }

@@ -19,11 +19,13 @@ impl AccountNames {
         gateway: &Gateway,
         ids: impl IntoIterator<Item = &str>,
     ) -> Result<Self, LedgerError> {
-        let found = gateway.ledger.accounts_with_ids(ids).await?;
-        let by_id = found
-            .into_iter()
-            .map(|account| (account.id.clone(), account));
-        Ok(Self(by_id.collect()))
+        Ok(Self::of(gateway.ledger.accounts_with_ids(ids).await?))
+    }
+
+    pub(crate) fn of(accounts: impl IntoIterator<Item = Account>) -> Self {
+        let accounts = accounts.into_iter();
+        let by_id = accounts.map(|account| (account.id.clone(), account));
+        Self(by_id.collect())
     }
 
     /// The account's name or else its email address; the ID of an unknown account.

@@ -15,7 +15,7 @@ use super::{
     bars::{Bars, Series},
     frame::{self, Place},
     live_breakdown,
-    live_tail::{self, Filter},
+    live_tail::{self, TailQuery},
 };
 use crate::{
     base::money::NanoUsd,
@@ -28,6 +28,7 @@ use crate::{
         formatting::{count, money, money_rounded},
         layout::Page,
         query::ReadQuery,
+        table,
     },
 };
 
@@ -36,9 +37,9 @@ const SECONDS_PER_BAR: usize = 5;
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
-    ReadQuery(filter): ReadQuery<Filter>,
+    ReadQuery(query): ReadQuery<TailQuery>,
 ) -> Result<Page, PortalError> {
-    let tail = live_tail::section(&gateway, &filter).await?;
+    let tail = live_tail::section(&gateway, &query).await?;
     let shared = gateway.ledger.is_shared();
     let content = html! {
         h1 { "Live" }
@@ -56,11 +57,11 @@ pub(crate) async fn show(
 pub(crate) async fn tail_fragment(
     State(gateway): State<Arc<Gateway>>,
     me: Result<SignedInOperator, PortalError>,
-    ReadQuery(filter): ReadQuery<Filter>,
+    ReadQuery(query): ReadQuery<TailQuery>,
 ) -> Response {
     match me {
-        Ok(_) => match live_tail::rows(&gateway, &filter).await {
-            Ok(rows) => fragment(rows),
+        Ok(_) => match live_tail::fragment(&gateway, &query).await {
+            Ok(rows) => fragment(&rows),
             Err(error) => error.into_response(),
         },
         Err(error) => without_session(error),
@@ -74,13 +75,14 @@ pub(crate) async fn figures_fragment(
     me: Result<SignedInOperator, PortalError>,
 ) -> Response {
     match me {
-        Ok(_) => fragment(figures(&gateway)),
+        Ok(_) => fragment(&figures(&gateway)),
         Err(error) => without_session(error),
     }
 }
 
-fn fragment(html: Markup) -> Response {
-    let mut response = Response::new(Body::from(html.into_string()));
+/// A part of the page. Its tables get their labels here, because it gets no frame.
+fn fragment(html: &Markup) -> Response {
+    let mut response = Response::new(Body::from(table::labelled(html).into_string()));
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, html);
     response

@@ -1,130 +1,131 @@
-//! The latest requests of all accounts, on the live page: filtered, refreshed by htmx, and paused by a link.
+//! The latest requests of all accounts, refused ones included, on the live page: filtered, refreshed by htmx, and paused by
+//! a link.
 
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{account_filter::AccountFilter, requests};
+use super::{account_filter::AccountFilter, account_names::AccountNames, requests};
 use crate::{
     gateway::Gateway,
-    ledger::{CallsPage, Outcome},
-    portal::{error::PortalError, layout, query::non_empty, requests::operator_label},
+    portal::{
+        error::PortalError,
+        formatting::moment,
+        query::non_empty,
+        requests::{
+            filter::{Filter, RequestsQuery},
+            merged::{Of, Requests},
+            operator_label,
+        },
+    },
 };
 
 /// Rows that are shown.
 const SHOWN: usize = 25;
+const PAGE: &str = "/portal/console";
+const FRAGMENT: &str = "/portal/console/live/requests";
 
-#[derive(Default, Deserialize)]
-pub(crate) struct Filter {
-    account: Option<String>,
-    model: Option<String>,
-    upstream: Option<String>,
-    outcome: Option<String>,
+#[derive(Deserialize)]
+pub(crate) struct TailQuery {
     paused: Option<String>,
+    #[serde(flatten)]
+    filter: RequestsQuery,
 }
 
-impl Filter {
-    fn outcome(&self) -> Result<Option<Outcome>, PortalError> {
-        let Some(text) = non_empty(self.outcome.as_ref()) else {
-            return Ok(None);
-        };
-        let unknown = || PortalError::Invalid("Unknown outcome.".into());
-        Outcome::parse(text).map(Some).ok_or_else(unknown)
+impl TailQuery {
+    /// What its form has of the filter of a list of requests.
+    fn filter(&self) -> Result<Filter<'_>, PortalError> {
+        let read = Filter::read(&self.filter)?;
+        Ok(Filter {
+            account: read.account,
+            model: read.model,
+            upstream: read.upstream,
+            ended: read.ended,
+            ..Filter::default()
+        })
     }
 
     fn is_paused(&self) -> bool {
         non_empty(self.paused.as_ref()).is_some()
     }
-
-    /// The query string of this filter.
-    fn query(&self, paused: bool) -> String {
-        let fields = [
-            ("account", &self.account),
-            ("model", &self.model),
-            ("upstream", &self.upstream),
-            ("outcome", &self.outcome),
-        ];
-        let fields = fields.into_iter().filter_map(|(name, value)| {
-            Some(format!(
-                "{name}={}",
-                layout::encoded(non_empty(value.as_ref())?)
-            ))
-        });
-        let paused = paused.then(|| "paused=yes".to_owned());
-        fields.chain(paused).collect::<Vec<_>>().join("&")
-    }
 }
 
 /// The form of the filter and the requests.
-pub(super) async fn section(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
-    let rows = rows(gateway, filter).await?;
-    let refreshed = format!("/portal/console/live/requests?{}", filter.query(false));
-    let is_paused = filter.is_paused();
-    let other = format!("/portal/console?{}#latest", filter.query(!is_paused));
+pub(super) async fn section(gateway: &Gateway, query: &TailQuery) -> Result<Markup, PortalError> {
+    let filter = query.filter()?;
+    let rows = rows(gateway, &filter).await?;
+    let is_paused = query.is_paused();
     Ok(html! {
         h2 #latest { "Latest requests" }
-        (form(gateway, filter)?)
+        (form(gateway, &filter))
         p {
-            a.button href=(other) { @if is_paused { "Resume" } @else { "Pause" } }
+            a.button href=(page(&filter, !is_paused)) { @if is_paused { "Resume" } @else { "Pause" } }
             " " span.muted { @if is_paused { "Paused." } @else { "Refreshed every two seconds." } }
         }
         @if is_paused { div #tail { (rows) } }
-        @else { div #tail hx-get=(refreshed) hx-trigger="every 2s" hx-swap="innerHTML" { (rows) } }
+        @else { div #tail hx-get=(filter.path(FRAGMENT, None)) hx-trigger="every 2s" hx-swap="innerHTML" { (rows) } }
     })
 }
 
+/// The requests alone.
+pub(super) async fn fragment(gateway: &Gateway, query: &TailQuery) -> Result<Markup, PortalError> {
+    rows(gateway, &query.filter()?).await
+}
+
+/// The URL of the page with this filter.
+fn page(filter: &Filter<'_>, is_paused: bool) -> String {
+    let path = filter.path(PAGE, None);
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let paused = is_paused.then(|| format!("{separator}paused=yes"));
+    format!("{path}{}#latest", paused.unwrap_or_default())
+}
+
 /// The latest requests that the filter selects.
-pub(super) async fn rows(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
-    let account = AccountFilter::find(gateway, non_empty(filter.account.as_ref())).await?;
+async fn rows(gateway: &Gateway, filter: &Filter<'_>) -> Result<Markup, PortalError> {
+    let account = AccountFilter::find(gateway, filter.account).await?;
     let account_id = match account.id() {
         Ok(account_id) => account_id,
         Err(message) => return Ok(html! { p.empty { (message) } }),
     };
-    let page = CallsPage {
+    let of = Of {
         account_id,
-        model: non_empty(filter.model.as_ref()),
-        upstream: non_empty(filter.upstream.as_ref()),
-        outcome: filter.outcome()?,
-        limit: SHOWN,
-        ..CallsPage::default()
+        ..Of::default()
     };
-    let calls = gateway.ledger.calls_page(&page).await?.calls;
-    let names = requests::names(gateway, &calls).await?;
-    Ok(requests::table(&calls, &names))
+    let mut found = Requests::read(gateway, filter, of).await?;
+    found.rows.truncate(SHOWN);
+    let names = AccountNames::read(gateway, found.account_ids()).await?;
+    Ok(html! {
+        (requests::listed(&found.rows, &names))
+        @if let Some(ms) = found.searched_to_ms {
+            p.muted { "Searched back to " (moment(ms.div_euclid(1_000))) "." }
+        }
+    })
 }
 
-fn form(gateway: &Gateway, filter: &Filter) -> Result<Markup, PortalError> {
+fn form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
     let routes = gateway.routes();
-    let outcome = filter.outcome()?;
-    let (model, upstream) = (
-        non_empty(filter.model.as_ref()),
-        non_empty(filter.upstream.as_ref()),
-    );
-    Ok(html! {
-        form.inline method="get" action="/portal/console#latest" {
+    html! {
+        form.inline method="get" action={ (PAGE) "#latest" } {
             label { "Account "
                 span.muted { "(ID or email)" }
-                input type="text" name="account" value=(non_empty(filter.account.as_ref()).unwrap_or_default()) placeholder="all" autocomplete="off";
+                input type="text" name="account" value=(filter.account.unwrap_or_default()) placeholder="all" autocomplete="off";
             }
             label { "Model"
                 select name="model" {
-                    option value="" { "all" }
-                    @for one in routes.catalog.models() { option value=(one.id) selected[model == Some(one.id.as_str())] { (one.id) } }
+                    option value="" { "All" }
+                    @for one in routes.catalog.models() { option value=(one.id) selected[filter.model == Some(one.id.as_str())] { (one.id) } }
                 }
             }
             label { "Upstream"
                 select name="upstream" {
-                    option value="" { "all" }
-                    @for one in &routes.providers { option value=(one) selected[upstream == Some(one.as_str())] { (one) } }
+                    option value="" { "All" }
+                    @for one in &routes.providers { option value=(one) selected[filter.upstream == Some(one.as_str())] { (one) } }
                 }
             }
-            label { "Status"
-                select name="outcome" {
-                    option value="" { "all" }
-                    @for one in Outcome::ALL { option value=(one.as_str()) selected[outcome == Some(one)] { (operator_label(one)) } }
-                }
+            label { "Outcome"
+                select name="outcome" { (filter.ended.options(operator_label)) }
             }
             button type="submit" { "Show" }
-            @if !filter.query(false).is_empty() { a.button href="/portal/console#latest" { "Show all" } }
+            @if !filter.is_any() { a.button href={ (PAGE) "#latest" } { "Show all" } }
         }
-    })
+    }
 }

@@ -196,7 +196,7 @@ pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
     framed(&html! { @for call in calls { (row(call, names)) } })
 }
 
-fn listed(rows: &[Listed], names: &AccountNames) -> Markup {
+pub(super) fn listed(rows: &[Listed], names: &AccountNames) -> Markup {
     if rows.is_empty() {
         return html! { p.empty { "No matching requests." } };
     }

@@ -15,7 +15,6 @@ use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::{
-    charge::Charge,
     fields::{Fields, Turn},
     key::paying,
     page::{View, page},
@@ -72,11 +71,13 @@ pub(crate) async fn answer(
     }
     match ask(&gateway, &me, &log, body).await {
         Ok(content) => {
-            let asked = std::mem::take(&mut view.fields.message);
-            let model = view.fields.model.clone();
-            view.turns.push(Turn::of_user(asked.trim()));
-            view.turns.push(Turn::of_model(&model, content));
-            view.latest = Charge::find(&gateway, &me, &log.request_id()).await?;
+            // A compared answer belongs to the last message; what is in the field is not sent yet.
+            if view.turns.is_empty() || !view.fields.is_compare() {
+                let asked = std::mem::take(&mut view.fields.message);
+                view.turns.push(Turn::of_user(asked.trim()));
+            }
+            let answer = Turn::of_model(&view.fields.model, content, log.request_id());
+            view.turns.push(answer);
             Ok(page(&gateway, &me, &view).await?.into_response())
         }
         Err(refused) => {

@@ -31,6 +31,8 @@ pub(super) struct Charge {
     pub reasoning: u32,
     /// The label of its outcome.
     pub outcome: &'static str,
+    /// From the call's beginning to its end, in milliseconds.
+    pub took_ms: i64,
     /// The path of its page.
     pub path: String,
 }
@@ -47,6 +49,7 @@ impl Charge {
             output: usage.completion,
             reasoning: usage.reasoning,
             outcome: requests::outcome_label(call.outcome),
+            took_ms: call.ended_ms - call.admitted_ms,
             path: requests::path(call.id),
         }
     }

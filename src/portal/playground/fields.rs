@@ -5,6 +5,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+/// The most models that answer one message.
+pub(crate) const MAX_MODELS: usize = 4;
+
 /// The form as the browser sent it: every field is text, and empty if it was left out.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -22,6 +25,8 @@ pub(crate) struct Fields {
     pub json: String,
     /// The turns so far, as JSON.
     pub conversation: String,
+    /// Not empty if another model is asked the last message of the conversation, in place of `message`.
+    pub compare: String,
     pub once: String,
 }
 
@@ -33,6 +38,28 @@ pub(crate) struct Turn {
     /// The model of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The request ID of an answer, by which its charge is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+}
+
+/// A message and the answers of the models that were asked it.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchange<'a> {
+    pub question: &'a str,
+    pub answers: &'a [Turn],
+}
+
+/// The conversation, message by message.
+pub(crate) fn exchanges(turns: &[Turn]) -> impl Iterator<Item = Exchange<'_>> {
+    let each = turns.chunk_by(|_, next| next.role == Speaker::Assistant);
+    each.filter_map(|turns| match turns {
+        [first, answers @ ..] if first.role == Speaker::User => Some(Exchange {
+            question: &first.content,
+            answers,
+        }),
+        _ => None,
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,14 +75,16 @@ impl Turn {
             role: Speaker::User,
             content: content.to_owned(),
             model: None,
+            request: None,
         }
     }
 
-    pub(crate) fn of_model(model: &str, content: String) -> Self {
+    pub(crate) fn of_model(model: &str, content: String, request: String) -> Self {
         Self {
             role: Speaker::Assistant,
             content,
             model: Some(model.to_owned()),
+            request: Some(request),
         }
     }
 }
@@ -70,19 +99,39 @@ impl Fields {
             .map_err(|_| "The conversation could not be read. Start a new one.".into())
     }
 
+    pub(crate) fn is_compare(&self) -> bool {
+        !self.compare.is_empty()
+    }
+
     /// The body of the chat request that asks for the next answer, or what is wrong with a field. Ranges are checked by
     /// the endpoint.
     pub(crate) fn request(&self, turns: &[Turn]) -> Result<Value, String> {
-        if self.message.trim().is_empty() {
+        let mut before: Vec<_> = exchanges(turns).collect();
+        let last = before.pop_if(|_| self.is_compare());
+        if last.is_some_and(|last| last.answers.len() >= MAX_MODELS) {
+            return Err(format!("At most {MAX_MODELS} models answer a message."));
+        }
+        let message = match last {
+            Some(last) => last.question,
+            None => self.message.trim(),
+        };
+        if message.is_empty() {
             return Err("Write a message first.".into());
         }
         let mut messages = Vec::with_capacity(turns.len() + 2);
         if !self.system.trim().is_empty() {
             messages.push(json!({ "role": "system", "content": self.system.trim() }));
         }
-        let before = turns.iter().filter(|turn| !turn.content.is_empty());
-        messages.extend(before.map(|turn| json!({ "role": turn.role, "content": turn.content })));
-        messages.push(json!({ "role": "user", "content": self.message.trim() }));
+        for Exchange { question, answers } in before {
+            // A model goes on with its own answers, or with the first one where it has none.
+            let own = |turn: &&Turn| turn.model.as_ref() == Some(&self.model);
+            let answer = answers.iter().find(own).or(answers.first());
+            if let Some(answer) = answer.filter(|answer| !answer.content.is_empty()) {
+                messages.push(json!({ "role": "user", "content": question }));
+                messages.push(json!({ "role": "assistant", "content": answer.content }));
+            }
+        }
+        messages.push(json!({ "role": "user", "content": message }));
         let mut body = Map::new();
         body.insert("model".into(), json!(self.model));
         body.insert("messages".into(), Value::Array(messages));
@@ -161,10 +210,9 @@ mod tests {
             json: "on".into(),
             ..Fields::default()
         };
-        let turns = [
-            Turn::of_user("Hello"),
-            Turn::of_model("svc-2", "Hi".to_owned()),
-        ];
+        let answer =
+            |model: &str, text: &str| Turn::of_model(model, text.into(), format!("req_{model}"));
+        let turns = [Turn::of_user("Hello"), answer("svc-2", "Hi")];
         assert_eq!(
             fields.request(&turns).unwrap(),
             json!({
@@ -187,6 +235,42 @@ mod tests {
             ..fields
         };
         assert_eq!(read.turns().unwrap(), turns);
+    }
+
+    #[test]
+    fn a_compared_model_is_asked_the_last_message_and_goes_on_with_its_own_answers() {
+        let answer = |model: &str, text: &str| Turn::of_model(model, text.into(), "req_1".into());
+        let turns = [
+            Turn::of_user("One"),
+            answer("svc-1", "1 of svc-1"),
+            answer("svc-2", "1 of svc-2"),
+            Turn::of_user("Two"),
+            answer("svc-1", ""),
+            Turn::of_user("Three"),
+            answer("svc-1", "3 of svc-1"),
+        ];
+        let asked = |model: &str, compare: &str, turns: &[Turn]| {
+            let fields = Fields {
+                model: model.into(),
+                message: "Four".into(),
+                compare: compare.into(),
+                ..Fields::default()
+            };
+            let body = fields.request(turns)?;
+            let messages = body["messages"].as_array().unwrap().clone();
+            let texts = messages.iter().map(|one| one["content"].as_str().unwrap());
+            Ok::<_, String>(texts.collect::<Vec<_>>().join(", "))
+        };
+        let of = |model, compare| asked(model, compare, &turns).unwrap();
+        assert_eq!(of("svc-2", "on"), "One, 1 of svc-2, Three");
+        assert_eq!(of("svc-3", "on"), "One, 1 of svc-1, Three");
+        assert_eq!(of("svc-2", ""), "One, 1 of svc-2, Three, 3 of svc-1, Four");
+        // Without a conversation there is nothing to compare.
+        assert_eq!(asked("svc-1", "on", &[]).unwrap(), "Four");
+        let mut many = vec![Turn::of_user("One")];
+        many.extend((0..MAX_MODELS).map(|_| answer("svc-1", "1")));
+        let refused = asked("svc-2", "on", &many).unwrap_err();
+        assert_eq!(refused, "At most 4 models answer a message.");
     }
 
     #[test]

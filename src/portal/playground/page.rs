@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     charge::Charge,
-    fields::{Fields, Speaker, Turn},
+    fields::{Exchange, Fields, MAX_MODELS, Turn, exchanges},
 };
 use crate::{
     base::{hex::hex, money::NanoUsd},
@@ -15,7 +15,7 @@ use crate::{
         assets,
         error::PortalError,
         form::once_field,
-        formatting::{count, money_rounded},
+        formatting::{count, duration, money_rounded},
         layout::{self, Page, Place},
         rights::Right,
         session::SignedIn,
@@ -28,8 +28,6 @@ use crate::{
 pub(super) struct View {
     pub fields: Fields,
     pub turns: Vec<Turn>,
-    /// The last answer's charge.
-    pub latest: Option<Charge>,
     pub problem: Option<String>,
 }
 
@@ -53,6 +51,7 @@ pub(super) async fn page(
         }
     };
     let balance = me.may(Right::Billing).then_some(balances.balance);
+    let charges = latest_charges(gateway, me, &view.turns).await?;
     let content = html! {
         h1 { "Playground" }
         (introduction(balance))
@@ -66,7 +65,7 @@ pub(super) async fn page(
                 (settings(models.iter().map(AsRef::as_ref), &view.fields))
                 (code())
             }
-            section #conversation aria-label="Conversation" { (turns(view)) }
+            section #conversation aria-label="Conversation" { (conversation_so_far(&view.turns, &charges)) }
             (composer(view))
         }
     };
@@ -94,7 +93,7 @@ fn introduction(balance: Option<NanoUsd>) -> Markup {
         noscript {
             p.muted {
                 "An answer appears when it is complete, and the conversation is kept only in this page. With JavaScript, \
-                 answers appear as they are written, and you can compare models."
+                 answers appear as they are written."
             }
         }
     }
@@ -238,38 +237,58 @@ fn code() -> Markup {
     }
 }
 
-fn turns(view: &View) -> Markup {
-    let last = view.turns.len().saturating_sub(1);
+/// The charges of the answers to the last message, in their order.
+async fn latest_charges(
+    gateway: &Gateway,
+    me: &SignedIn,
+    turns: &[Turn],
+) -> Result<Vec<Option<Charge>>, PortalError> {
+    let latest = exchanges(turns)
+        .last()
+        .map_or(&[][..], |latest| latest.answers);
+    let mut charges = Vec::new();
+    for answer in latest.iter().take(MAX_MODELS) {
+        charges.push(match &answer.request {
+            Some(request_id) => Charge::find(gateway, me, request_id).await?,
+            None => None,
+        });
+    }
+    Ok(charges)
+}
+
+/// The messages, each above the answers to it. `charges` are those of the last one.
+fn conversation_so_far(turns: &[Turn], charges: &[Option<Charge>]) -> Markup {
+    let mut all = exchanges(turns).peekable();
     html! {
-        @for (at, turn) in view.turns.iter().enumerate() {
-            @match turn.role {
-                Speaker::User => {
-                    article.message.question { h2 { "You" } p.text { (turn.content) } }
-                },
-                Speaker::Assistant => {
-                    article.message.assistant {
-                        h2 { (turn.model.as_deref().unwrap_or("Answer")) }
-                        p.text { (turn.content) }
-                        @if at == last { (cost(view.latest.as_ref())) }
+        @while let Some(Exchange { question, answers }) = all.next() {
+            @let charges = if all.peek().is_none() { charges } else { &[] };
+            div.turn {
+                article.message.question { h2 { "You" } p.text { (question) } }
+                div.columns data-columns=(answers.len()) {
+                    @for (column, answer) in answers.iter().enumerate() {
+                        article.message.assistant {
+                            h2 { (answer.model.as_deref().unwrap_or("Answer")) }
+                            p.text { (answer.content) }
+                            @if let Some(Some(charge)) = charges.get(column) { (cost(charge)) }
+                        }
                     }
-                },
+                }
             }
         }
     }
 }
 
-fn cost(charge: Option<&Charge>) -> Markup {
+fn cost(charge: &Charge) -> Markup {
     html! {
-        @if let Some(charge) = charge {
-            p.meta {
-                @if charge.charged {
-                    (count(charge.input.into())) " tokens in, " (count(charge.output.into())) " out"
-                    @if charge.reasoning > 0 { " (" (count(charge.reasoning.into())) " reasoning)" }
-                    " · " a href=(charge.path) { (charge.cost) }
-                } @else {
-                    "Nothing was charged: " a href=(charge.path) { (charge.outcome) }
-                }
+        p.meta {
+            @if charge.charged {
+                (count(charge.input.into())) " tokens in, " (count(charge.output.into())) " out"
+                @if charge.reasoning > 0 { " (" (count(charge.reasoning.into())) " reasoning)" }
+                " · " a href=(charge.path) { (charge.cost) }
+            } @else {
+                "Nothing was charged: " a href=(charge.path) { (charge.outcome) }
             }
+            " · " (duration(charge.took_ms)) " in all"
         }
     }
 }
@@ -295,6 +314,7 @@ fn composer(view: &View) -> Markup {
                 button type="button" hidden data-clear { "Clear" }
                 button type="button" hidden data-undo { "Undo" }
                 @if !view.turns.is_empty() {
+                    button type="submit" name="compare" value="on" formnovalidate data-plain { "Send the last message to this model too" }
                     a.button href="/portal/playground" data-plain { "New conversation" }
                 }
                 span.muted hidden data-scripted {

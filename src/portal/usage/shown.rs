@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::{period::Period, sums::GroupBy};
+use crate::ledger::SumsOf;
 
 /// What usage is divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,16 @@ impl Shown {
         match self {
             Self::Groups(by) => by.as_str(),
             Self::Sessions => "session",
+        }
+    }
+
+    /// The sums that are read for it. A member's are those of the keys that they made.
+    pub(crate) fn sums_of(self) -> SumsOf {
+        match self {
+            Self::Groups(GroupBy::Model) => SumsOf::Model,
+            Self::Groups(GroupBy::Key | GroupBy::Member) => SumsOf::Key,
+            Self::Groups(GroupBy::Project) => SumsOf::Project,
+            Self::Sessions => SumsOf::Day,
         }
     }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use super::record::Record;
 use crate::{
     base::{fast_map::FastMap, money::NanoUsd, timestamp},
-    ledger::{DEFAULT_PROJECT, DayUse},
+    ledger::{DEFAULT_PROJECT, DayUse, SumsOf, conditions::Sql},
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -128,21 +128,14 @@ impl Sums {
     }
 }
 
-/// The account's sums from one day to another, by day, then model, then key.
+/// An account's sums from one day to another.
 pub(crate) fn between(
     connection: &Connection,
-    account_id: &str,
-    from_day: &str,
-    to_day: &str,
+    account_and_days: &[String; 3],
+    sums_of: SumsOf,
 ) -> rusqlite::Result<Vec<DayUse>> {
-    let mut rows = connection.prepare(
-        "SELECT day, key_id, model, calls, charged_calls, prompt_tokens, cached_tokens, completion_tokens,
-             reasoning_tokens, cost_nano_usd, last_ended_at_ms, project_id
-         FROM usage_days WHERE account_id = ?1 AND day >= ?2 AND day <= ?3
-         ORDER BY day, model, key_id, project_id",
-    )?;
-    rows.query_map([account_id, from_day, to_day], read)?
-        .collect()
+    let mut rows = connection.prepare(&sums_of.query(Sql::Lite))?;
+    rows.query_map(account_and_days.each_ref(), read)?.collect()
 }
 
 /// When each of the account's keys was last used.
