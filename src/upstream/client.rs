@@ -12,6 +12,7 @@ use tokio::time::Instant;
 pub(crate) use super::auth::KeyHeader;
 use super::{
     auth::{Auth, Outgoing, Pass},
+    model_reader::ModelReader,
     reason::{self, Redactor},
 };
 use crate::{
@@ -63,6 +64,8 @@ pub(crate) struct Response {
     connection: Option<Box<Connection>>,
     pool: Arc<Pool>,
     idle_timeout: Duration,
+    /// What gets the model that the response names; `None` if no trace is recorded.
+    pub model: Option<ModelReader>,
 }
 
 impl Client {
@@ -121,7 +124,7 @@ impl Client {
         let lines = with_trace(&self.default_lines, call);
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
-            return Ok(response);
+            return Ok(response.with_model_reader(call));
         }
         Err(self.refusal(response, call, model, false).await)
     }
@@ -139,7 +142,7 @@ impl Client {
         let lines = with_trace(lines, call);
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
-            return Ok(response);
+            return Ok(response.with_model_reader(call));
         }
         Err(self.refusal(response, call, model, true).await)
     }
@@ -248,6 +251,7 @@ impl Client {
             connection: Some(connection),
             pool: self.pool.clone(),
             idle_timeout: self.timeouts.idle,
+            model: None,
         })
     }
 
@@ -297,6 +301,12 @@ impl Client {
 }
 
 impl Response {
+    /// The response to a call, whose trace gets the model that the response names.
+    fn with_model_reader(mut self, call: &ChatCall) -> Self {
+        self.model = call.trace.as_ref().and_then(ModelReader::of);
+        self
+    }
+
     /// The next bytes of the body, within the idle timeout; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         self.next_chunk_within(self.idle_timeout).await
@@ -343,13 +353,18 @@ impl Response {
     /// The whole body, which must not be labelled as HTML or as an event stream.
     ///
     /// Other content types are accepted, because some servers label JSON as text.
-    pub(crate) async fn json(self) -> Result<Bytes, UpstreamError> {
+    pub(crate) async fn json(mut self) -> Result<Bytes, UpstreamError> {
         let kind = &self.content_type;
         if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
             let message = format!("a response of type {kind:?}");
             return Err(UpstreamError::Malformed(message));
         }
-        self.body_up_to(MAX_BODY_BYTES).await
+        let model = self.model.take();
+        let body = self.body_up_to(MAX_BODY_BYTES).await?;
+        if let Some(mut model) = model {
+            model.read(&body);
+        }
+        Ok(body)
     }
 
     async fn body_up_to(mut self, limit: usize) -> Result<Bytes, UpstreamError> {
