@@ -1,6 +1,6 @@
-//! Compares responses of gateways with what `/openapi.json` says about them.
+//! Compares responses of gateways, and requests that succeed, with what `/openapi.json` says about them.
 //!
-//! The clients of `support` pass every response on to [`compare`]. `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the
+//! The clients of `support` pass every response on to [`compare`]; [`exchange`] also has the request. `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the
 //! description from that folder instead of the program, and `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a
 //! file instead of failing.
 
@@ -18,7 +18,15 @@ use tollgate::api::openapi::{Api, assemble};
 
 use super::schema::{mismatches, resolve};
 
-/// Most responses of an operation with one status that are compared in a process.
+/// How the names of headers begin that are the gateway's.
+const OWN_HEADERS: [&str; 5] = [
+    "x-",
+    "anthropic-",
+    "idempotent-",
+    "request-id",
+    "retry-after",
+];
+/// Most responses of an operation with one status that are compared in a process, and most requests of it.
 const MOST: u32 = 200;
 
 /// The description of an API, by operation.
@@ -121,6 +129,7 @@ pub async fn exchange(request: RequestBuilder) -> (u16, HeaderMap, String) {
     let (client, request) = request.build_split();
     let request = request.unwrap();
     let (method, path) = (request.method().clone(), request.url().path().to_owned());
+    let sent = Sent::of(&request);
     let response = client.execute(request).await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = response.text().await.unwrap();
@@ -130,7 +139,28 @@ pub async fn exchange(request: RequestBuilder) -> (u16, HeaderMap, String) {
         body: &body,
     };
     compare(&method, &path, &seen);
+    if (200..300).contains(&status) && headers.contains_key("x-request-id") {
+        compare_request(&method, &path, &sent);
+    }
     (status, headers, body)
+}
+
+/// A request as far as it is described.
+struct Sent {
+    query: Vec<String>,
+    /// `None` if there is none, or if it is not JSON.
+    body: Option<Value>,
+}
+
+impl Sent {
+    fn of(request: &reqwest::Request) -> Self {
+        let names = request.url().query_pairs();
+        let body = request.body().and_then(reqwest::Body::as_bytes);
+        Self {
+            query: names.map(|(name, _)| name.into_owned()).collect(),
+            body: body.and_then(|body| serde_json::from_slice(body).ok()),
+        }
+    }
 }
 
 /// Reads a stream of one of the billed endpoints to its end and compares it with the description.
@@ -155,13 +185,7 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
     if !is_routed || !response.headers.contains_key("x-request-id") {
         return;
     }
-    let api = if path.starts_with("/operator") || path == "/metrics" {
-        Api::Operator
-    } else if path.starts_with("/v1/") || path.starts_with("/health") || path == "/openapi.json" {
-        Api::Public
-    } else {
-        return; // the portal
-    };
+    let Some(api) = api_of(path) else { return };
     let mut found = Vec::new();
     let status = response.status;
     let place = if let Some(operation) = Described::of(api).operation(method, path) {
@@ -178,6 +202,47 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
         }
         format!("{method} {path} {status}")
     };
+    report(&place, &found);
+}
+
+/// Compares a request that has succeeded with the description; panics if they differ. Fields that are not described are
+/// passed over: those of requests are ignored.
+#[track_caller]
+fn compare_request(method: &Method, path: &str, sent: &Sent) {
+    let described = api_of(path).map(Described::of);
+    let operation = described.and_then(|described| described.operation(method, path));
+    let Some(operation) = operation else { return };
+    let place = format!("request of {} {}", operation.method, operation.path);
+    if is_enough(&place) {
+        return;
+    }
+    let mut found = Vec::new();
+    let known = operation.query_names();
+    let unknown = sent
+        .query
+        .iter()
+        .filter(|name| !known.contains(&name.as_str()));
+    found.extend(unknown.map(|name| format!("the query's `{name}` is not described")));
+    if let Some((schema, body)) = operation.request_schema().zip(sent.body.as_ref()) {
+        let mismatches = mismatches(operation.document, schema, body).into_iter();
+        found.extend(mismatches.filter(|found| !found.contains(" is not described: ")));
+    }
+    report(&place, &found);
+}
+
+/// The API that a path belongs to; `None` for the portal.
+fn api_of(path: &str) -> Option<Api> {
+    if path.starts_with("/operator") || path == "/metrics" {
+        Some(Api::Operator)
+    } else if path.starts_with("/v1/") || path.starts_with("/health") || path == "/openapi.json" {
+        Some(Api::Public)
+    } else {
+        None
+    }
+}
+
+#[track_caller]
+fn report(place: &str, found: &[String]) {
     if found.is_empty() {
         return;
     }
@@ -203,18 +268,61 @@ fn is_enough(place: &str) -> bool {
     *count > MOST
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
+    /// What a part of the operation says, wherever it is written.
+    fn resolved(&self, described: &'a Value) -> &'a Value {
+        match described.get("$ref") {
+            Some(reference) => resolve(self.document, reference),
+            None => described,
+        }
+    }
+
+    fn query_names(&self) -> Vec<&'a str> {
+        let of_path = &self.document["paths"][self.path]["parameters"];
+        let all = [of_path, &self.described["parameters"]].into_iter();
+        let all = all.filter_map(Value::as_array).flatten();
+        let all = all.map(|parameter| self.resolved(parameter));
+        all.filter(|parameter| parameter["in"] == "query")
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect()
+    }
+
+    /// The schema of the request's body, if it has a body.
+    fn request_schema(&self) -> Option<&'a Value> {
+        let body = self.resolved(self.described.get("requestBody")?);
+        body["content"]["application/json"].get("schema")
+    }
+
+    /// Headers that are missing or not described. Those of HTTP, of browsers and of caches are not the API's.
+    fn compare_headers(&self, described: &'a Value, headers: &HeaderMap, found: &mut Vec<String>) {
+        let described = described["headers"].as_object();
+        let described: HashMap<_, _> = described
+            .into_iter()
+            .flatten()
+            .map(|(name, header)| (name.to_lowercase(), self.resolved(header)))
+            .collect();
+        let required = described
+            .iter()
+            .filter(|(_, header)| header["required"] == true);
+        let missing = required.filter(|(name, _)| !headers.contains_key(name.as_str()));
+        found.extend(missing.map(|(name, _)| format!("the header `{name}` is missing")));
+        let own = headers.keys().map(reqwest::header::HeaderName::as_str);
+        let own = own.filter(|name| {
+            OWN_HEADERS.iter().any(|own| name.starts_with(own)) && *name != "x-content-type-options"
+        });
+        let unknown = own.filter(|name| !described.contains_key(*name));
+        found.extend(unknown.map(|name| format!("the header `{name}` is not described")));
+    }
+
     /// What the response has of its own.
     fn compare(&self, method: &Method, response: &Response<'_>, found: &mut Vec<String>) {
         let described = &self.described["responses"][response.status.to_string()];
-        let described = match described.get("$ref") {
-            Some(reference) => resolve(self.document, reference),
-            None => described,
-        };
+        let described = self.resolved(described);
         if described.is_null() {
             found.push(format!("the status is not described: {}", response.body));
             return;
         }
+        self.compare_headers(described, response.headers, found);
         let content_type = response.headers.get("content-type");
         let content_type = content_type.map_or("", |value| value.to_str().unwrap());
         let media_type = content_type.split(';').next().unwrap();
