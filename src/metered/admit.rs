@@ -376,7 +376,7 @@ impl Admitted {
         } else {
             self.release_failed(&failure, failure.outcome());
         }
-        NotStarted::Failed(failure.into_error(), facts)
+        NotStarted::Failed(failure.into_error(), Box::new(facts))
     }
 
     /// Releases the hold of a call that was delivered without a report of its usage. The response is free; the reservation

@@ -93,8 +93,8 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Those of a call that could not be charged.
-    fn without_cost(self) -> Self {
-        Self { cost: None, ..self }
+    fn without_cost(self) -> Box<Self> {
+        Box::new(Self { cost: None, ..self })
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum NotStarted {
     /// Refused for a reason that does not depend on the caller, who need not be looked up again for it.
     NotAdmitted(GatewayError),
     /// Admitted, and failed after that: there is a call.
-    Failed(GatewayError, Facts),
+    Failed(GatewayError, Box<Facts>),
 }
 
 impl NotStarted {
@@ -160,7 +160,7 @@ pub(crate) async fn start(
         recorded,
     );
     let done = Detachable::new(running, client, &gateway.tasks).await;
-    let lost = || NotStarted::Failed(GatewayError::Internal, Facts::default());
+    let lost = || NotStarted::Failed(GatewayError::Internal, Box::default());
     done.unwrap_or_else(|| Err(lost()))
 }
 

@@ -110,7 +110,7 @@ async fn settle_with_response(
         if let Some(id) = stored {
             let _ = gateway.conversations.delete(&call.user, &id).await;
         }
-        return Err(NotStarted::Failed(error, facts));
+        return Err(NotStarted::Failed(error, Box::new(facts)));
     }
     Ok(body)
 }

@@ -11,7 +11,7 @@ import pytest
 from traced import SECRET, one, provided, trace_parent
 
 NAMED = "named-by-the-provider-1"
-SILENCE = 0.4
+SILENCE = 0.2
 USAGE = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
 # How each kind of provider calls the model, and where it is.
 KINDS = {"openai": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}

@@ -175,7 +175,7 @@ pub(crate) async fn respond(
     let mut started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await;
     if let Err(NotStarted::Failed(_, facts)) = &mut started {
         log.admitted();
-        log.facts(std::mem::take(facts));
+        log.facts(std::mem::take(&mut **facts));
     }
     let started = started?;
     log.credits_expire_at(started.credits_expire_at);

@@ -97,7 +97,7 @@ async fn run(
                     let event = event.with_request_url(admitted.request_url());
                     let ended = admitted.end_without_response(failure).await;
                     if let NotStarted::Failed(_, facts) = ended {
-                        output.facts = facts;
+                        output.facts = *facts;
                     }
                     output.interrupt(&event, cause).await;
                 }

@@ -1,8 +1,8 @@
 //! Compares responses of gateways, and requests that succeed, with what `/openapi.json` says about them.
 //!
-//! The clients of `support` pass every response on to [`compare`]; [`exchange`] also has the request. `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the
-//! description from that folder instead of the program, and `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a
-//! file instead of failing.
+//! The clients of `support` pass every response on to [`compare`]; [`exchange`] also has the request.
+//! `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the description from that folder instead of the program, and
+//! `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a file instead of failing.
 
 use std::{
     collections::HashMap,
