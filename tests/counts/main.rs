@@ -42,7 +42,6 @@ fn main() {
     match work.as_str() {
         "completion" => requests(times, &Scenario::whole()),
         "budgeted" => requests(times, &Scenario::budgeted()),
-        "traced" => requests(times, &Scenario::traced()),
         "refusal" => requests(times, &Scenario::refused()),
         // One stream with this many chunks.
         "chunk" => requests(0, &Scenario::stream(times)),
@@ -59,8 +58,6 @@ struct Scenario {
     status: &'static str,
     /// Whether there are four budgets above the call.
     budgets: bool,
-    /// Whether traces are recorded and sent.
-    traces: bool,
 }
 
 impl Scenario {
@@ -75,20 +72,12 @@ impl Scenario {
             key: None,
             status: "200",
             budgets: false,
-            traces: false,
         }
     }
 
     fn budgeted() -> Self {
         Self {
             budgets: true,
-            ..Self::whole()
-        }
-    }
-
-    fn traced() -> Self {
-        Self {
-            traces: true,
             ..Self::whole()
         }
     }
@@ -121,7 +110,6 @@ impl Scenario {
             key: None,
             status: "200",
             budgets: false,
-            traces: false,
         }
     }
 }
@@ -151,24 +139,8 @@ fn requests(times: usize, scenario: &Scenario) {
          [providers.p]\nkind = \"openai\"\nbase_url = \"http://{provider}/v1\"\n",
         folder.path().display()
     );
-    let mut environment = vec![("TOLLGATE_OPERATOR_TOKEN", TOKEN.to_owned())];
-    if scenario.traces {
-        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        environment.extend([
-            (
-                "OTEL_EXPORTER_OTLP_ENDPOINT",
-                format!("http://{}", provide(answer.into())),
-            ),
-            ("OTEL_METRICS_EXPORTER", "none".into()),
-            // All spans are sent at the end, so that every count has one batch.
-            ("OTEL_BSP_SCHEDULE_DELAY", "3600000".into()),
-        ]);
-    }
-    let environment: BTreeMap<_, _> = environment
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-    let config = Config::parse("counts.toml", &text, &environment).unwrap();
+    let token = ("TOLLGATE_OPERATOR_TOKEN".to_owned(), TOKEN.to_owned());
+    let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
     let running = runtime.block_on(server::start(config)).unwrap();
     let customers = runtime.block_on(customer(&running.gateway.ledger, EMAIL, 1));
     if scenario.budgets {
