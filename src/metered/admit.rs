@@ -289,7 +289,7 @@ impl Admitted {
         }
     }
 
-    /// Records the time of the provider's first byte.
+    /// Records the time of the first part of the answer.
     pub(crate) fn first_byte(&mut self) {
         self.hold.first_byte();
     }
@@ -323,7 +323,12 @@ impl Admitted {
                     return Ok(());
                 }
                 // The client sent its request again meanwhile, and has paid for that.
-                Err(LedgerError::KeySpent) => return Err(KeyTaken::InProgress.into()),
+                Err(LedgerError::KeySpent) => {
+                    if let Some(mut span) = span {
+                        span.fail("idempotency_in_progress", "");
+                    }
+                    return Err(KeyTaken::InProgress.into());
+                }
                 Err(error) if !is_logged => {
                     tracing::error!(%error, call = self.hold.id().0, "writing a charge failed; retrying every 100 ms");
                     is_logged = true;
@@ -363,14 +368,15 @@ impl Admitted {
     }
 
     /// Ends a call that failed before its response started: charges the steps of an abandoned call, else releases the
-    /// hold. Returns the error response.
+    /// hold. Returns the error response, with what the log line says of the call.
     pub(crate) async fn end_without_response(self, failure: Failure) -> NotStarted {
+        let facts = self.facts(None);
         if let Failure::Left(usage) = failure {
             Box::pin(self.charge_abandoned(usage)).await;
         } else {
             self.release_failed(&failure, failure.outcome());
         }
-        NotStarted::Failed(failure.into_error())
+        NotStarted::Failed(failure.into_error(), Box::new(facts))
     }
 
     /// Releases the hold of a call that was delivered without a report of its usage. The response is free; the reservation

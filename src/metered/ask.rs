@@ -64,7 +64,7 @@ trait Question {
     /// The reported usage, as far as it is known.
     fn usage(&self, answer: &Self::Answer) -> Option<Usage>;
 
-    /// When the first part of a stream arrived.
+    /// When the first text or tool call of a stream arrived.
     fn first_part_at(&self, answer: &Self::Answer) -> Option<Instant>;
 }
 
@@ -270,7 +270,9 @@ async fn begin<R: Reader>(
         let next = within(reader.timeout(), parts.next());
         let enough = match time_left.of(next).await {
             Ok(Some(Some(Ok(part)))) => {
-                first_part_at.get_or_insert_with(Instant::now);
+                if part.is_token() {
+                    first_part_at.get_or_insert_with(Instant::now);
+                }
                 reader.read(part)?
             }
             Ok(Some(Some(Err(error)))) | Err(error) => reader.broke(error).map(|()| true)?,

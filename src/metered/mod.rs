@@ -84,11 +84,18 @@ pub(crate) enum Ending {
 /// What a log line says of a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// The provider that answered, by its name in the configuration.
+    /// The provider that answered or failed last, by its name in the configuration.
     pub upstream: Option<Arc<str>>,
     pub cost: Option<NanoUsd>,
-    /// From the admission to the provider's first byte.
+    /// From the admission to the first part of the answer, which comes after the steps of built-in tools.
     pub first_byte_ms: Option<u64>,
+}
+
+impl Facts {
+    /// Those of a call that could not be charged.
+    fn without_cost(self) -> Box<Self> {
+        Box::new(Self { cost: None, ..self })
+    }
 }
 
 /// A response that has started.
@@ -109,7 +116,7 @@ pub(crate) enum NotStarted {
     /// Refused for a reason that does not depend on the caller, who need not be looked up again for it.
     NotAdmitted(GatewayError),
     /// Admitted, and failed after that: there is a call.
-    Failed(GatewayError),
+    Failed(GatewayError, Box<Facts>),
 }
 
 impl NotStarted {
@@ -120,7 +127,7 @@ impl NotStarted {
             Self::Refused(error) => Self::Refused(replace(error)),
             Self::Stale => Self::Stale,
             Self::NotAdmitted(error) => Self::NotAdmitted(replace(error)),
-            Self::Failed(error) => Self::Failed(replace(error)),
+            Self::Failed(error, facts) => Self::Failed(replace(error), facts),
         }
     }
 }
@@ -153,7 +160,8 @@ pub(crate) async fn start(
         recorded,
     );
     let done = Detachable::new(running, client, &gateway.tasks).await;
-    done.unwrap_or(Err(NotStarted::Failed(GatewayError::Internal)))
+    let lost = || NotStarted::Failed(GatewayError::Internal, Box::default());
+    done.unwrap_or_else(|| Err(lost()))
 }
 
 async fn run(

@@ -68,7 +68,7 @@ pub(crate) async fn whole(
     } else {
         settle(&call, admitted, bill, &client.client)
             .await
-            .map_err(NotStarted::Failed)?;
+            .map_err(|error| NotStarted::Failed(error, facts.clone().without_cost()))?;
         form.whole(&gateway, &call, &answer, bill).await
     };
     let routed = call.route.routed();
@@ -102,7 +102,7 @@ async fn settle_with_response(
     most_bytes: usize,
 ) -> Result<Vec<u8>, NotStarted> {
     let gateway = admitted.gateway.clone();
-    let stored = form.stored_response();
+    let (stored, facts) = (form.stored_response(), admitted.facts(None));
     let body = form.whole(&gateway, call, answer, bill).await;
     let kept = (body.len() <= most_bytes).then(|| std::str::from_utf8(&body).ok());
     admitted.set_response(kept.flatten().map(Arc::from));
@@ -110,7 +110,7 @@ async fn settle_with_response(
         if let Some(id) = stored {
             let _ = gateway.conversations.delete(&call.user, &id).await;
         }
-        return Err(NotStarted::Failed(error));
+        return Err(NotStarted::Failed(error, Box::new(facts)));
     }
     Ok(body)
 }

@@ -199,10 +199,9 @@ impl Telemetry {
             }],
         };
         let sent = self.send(target, &message).await;
-        sending.log(&sent);
-        if sent.is_err() {
-            self.dropped.inc_by(count);
-        }
+        let dropped = sent.as_ref().map_or(count, |refused| count.min(*refused));
+        self.dropped.inc_by(dropped);
+        sending.log(&sent.map(|_| ()));
     }
 
     /// Sends metrics, which are in `OpenMetrics` text. What cannot be sent is in the next ones, because they are totals.
@@ -219,7 +218,7 @@ impl Telemetry {
                 }],
             }],
         };
-        self.send(target, &message).await
+        self.send(target, &message).await.map(|_| ())
     }
 
     fn resource(&self) -> Resource {
@@ -230,14 +229,15 @@ impl Telemetry {
         }
     }
 
-    async fn send(&self, target: &Target, message: &impl Message) -> Result<(), String> {
+    /// Returns how many spans or metrics the collector has refused of those that it got.
+    async fn send(&self, target: &Target, message: &impl Message) -> Result<u64, String> {
         let body = Bytes::from(message.encode_to_vec());
         let mut pause = FIRST_PAUSE;
         let mut attempts = 1;
         loop {
             let posted = timeout(target.timeout, self.post(target, body.clone())).await;
             let failure = match posted {
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(refused)) => return Ok(refused),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing("it did not answer in time".into()),
             };
@@ -255,7 +255,7 @@ impl Telemetry {
         }
     }
 
-    async fn post(&self, target: &Target, body: Bytes) -> Result<(), Failure> {
+    async fn post(&self, target: &Target, body: Bytes) -> Result<u64, Failure> {
         let url = &target.url;
         let mut request = Request::post(url).header(header::CONTENT_TYPE, "application/x-protobuf");
         for (name, value) in &target.headers {
@@ -271,8 +271,7 @@ impl Telemetry {
             .map(http_body_util::Collected::to_bytes)
             .unwrap_or_default();
         if head.status.is_success() {
-            report_refused(&body);
-            return Ok(());
+            return Ok(refused(&body));
         }
         let retry_after = head.headers.get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|seconds| seconds.to_str().ok()?.parse().ok());
@@ -333,18 +332,23 @@ fn scope() -> Scope {
     }
 }
 
-/// Logs what a collector did not take of what it has accepted.
-fn report_refused(body: &[u8]) {
+/// How much a collector has refused of what it has accepted, which is logged.
+fn refused(body: &[u8]) -> u64 {
     let response = Response::decode(body).unwrap_or_default();
     let Some(partial) = response.partial_success else {
-        return;
+        return 0;
     };
-    if partial.rejected > 0 || !partial.error_message.is_empty() {
-        let (rejected, message) = (partial.rejected, partial.error_message);
+    let rejected = u64::try_from(partial.rejected).unwrap_or(0);
+    let message = partial.error_message;
+    if rejected > 0 || !message.is_empty() {
         tracing::warn!(
             rejected,
             message,
             "the OpenTelemetry collector refuses a part of what it gets"
         );
     }
+    rejected
 }
+
+#[cfg(test)]
+mod tests;

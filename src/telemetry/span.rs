@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
@@ -19,6 +19,8 @@ use super::{
 /// Flags of a span in OTLP: it is known whether its parent is in another program.
 const HAS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
+/// Longest name of a model that a response may give.
+const LONGEST_MODEL: usize = 256;
 
 /// The trace that a request belongs to.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Trace {
     state: String,
     /// The span that an upstream continues.
     current: AtomicU64,
+    /// The model that the response of the running attempt names.
+    model: Mutex<Option<String>>,
 }
 
 impl Trace {
@@ -54,6 +58,7 @@ impl Trace {
             is_recorded: telemetry.records(id, sampled),
             state: parent.map(|parent| parent.state).unwrap_or_default(),
             current: AtomicU64::new(root),
+            model: Mutex::default(),
         })
     }
 
@@ -102,6 +107,26 @@ impl Trace {
             state => format!("{}: {state}\r\n", context::TRACE_STATE),
         };
         format!("{}: {parent}\r\n{state}", context::TRACE_PARENT)
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    /// Keeps the model that a provider's response names. The provider chooses the name, so a long one is not kept.
+    pub(crate) fn answered_by(&self, model: &str) {
+        if self.is_recorded && model.len() <= LONGEST_MODEL {
+            *self.model() = Some(model.to_owned());
+        }
+    }
+
+    /// The model that the response of this attempt has named. The next one starts without.
+    pub(crate) fn take_model(&self) -> Option<String> {
+        self.model().take()
+    }
+
+    fn model(&self) -> MutexGuard<'_, Option<String>> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether spans have prompts and answers.

@@ -94,7 +94,7 @@ impl Client {
         let lines = with_trace(&self.default_lines, call);
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
-            return Ok(response);
+            return Ok(response.with_model_reader(call));
         }
         Err(self.refusal(response, call, model, false).await)
     }
@@ -112,7 +112,7 @@ impl Client {
         let lines = with_trace(lines, call);
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
-            return Ok(response);
+            return Ok(response.with_model_reader(call));
         }
         Err(self.refusal(response, call, model, true).await)
     }
@@ -241,6 +241,7 @@ impl Client {
             connection: Some(connection),
             pool: self.pool.clone(),
             idle_timeout: self.timeouts.idle,
+            model: None,
         })
     }
 

@@ -5,7 +5,8 @@
 //! failure is an [`UpstreamError`]; a response that was cut off or reported a failure is never returned as complete.
 //! This room does not retry: `metered` decides about further attempts.
 //!
-//! May use the rooms listed after it in `lib.rs`; it uses `prompt`, `config`, `net`, `wire`, `catalog` and `base`.
+//! May use the rooms listed after it in `lib.rs`; it uses `prompt`, `config`, `telemetry`, `net`, `wire`, `catalog` and
+//! `base`.
 
 use futures_util::stream::BoxStream;
 
@@ -17,6 +18,7 @@ mod eventstream;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz_targets;
 mod gemini;
+mod model_reader;
 mod openai;
 #[cfg(test)]
 mod prompt_count_tests;
@@ -82,7 +84,7 @@ impl Provider {
             Self::Gemini(provider) => Box::pin(provider.complete(call, model)).await,
             Self::OpenAi(provider) => Box::pin(provider.complete(call, model)).await,
             Self::Anthropic(provider) => Box::pin(provider.complete(call, model)).await,
-            Self::Simulator(provider) => Box::pin(provider.complete(call)).await,
+            Self::Simulator(provider) => Box::pin(provider.complete(call, model)).await,
         }
     }
 
@@ -96,7 +98,7 @@ impl Provider {
             Self::Gemini(provider) => Box::pin(provider.stream(call, model)).await,
             Self::OpenAi(provider) => Box::pin(provider.stream(call, model)).await,
             Self::Anthropic(provider) => Box::pin(provider.stream(call, model)).await,
-            Self::Simulator(provider) => Box::pin(provider.stream(call)).await,
+            Self::Simulator(provider) => Box::pin(provider.stream(call, model)).await,
         }
     }
 

@@ -6,11 +6,13 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::model_reader::ModelReader;
 use crate::{
     net::{
         http1::client::{Connection, Pool},
         timeout::{DeadlineExceeded, with_deadline},
     },
+    prompt::ChatCall,
     wire::error::UpstreamError,
 };
 
@@ -36,9 +38,17 @@ pub(crate) struct Response {
     pub(super) connection: Option<Box<Connection>>,
     pub(super) pool: Arc<Pool>,
     pub(super) idle_timeout: Duration,
+    /// What gets the model that the response names; `None` if no trace is recorded.
+    pub model: Option<ModelReader>,
 }
 
 impl Response {
+    /// The response to a call, whose trace gets the model that the response names.
+    pub(super) fn with_model_reader(mut self, call: &ChatCall) -> Self {
+        self.model = call.trace.as_ref().and_then(ModelReader::of);
+        self
+    }
+
     /// The next bytes of the body, within the idle timeout; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         self.next_chunk_within(self.idle_timeout).await
@@ -91,7 +101,12 @@ impl Response {
             let message = format!("a response of type {kind:?}");
             return Err(UpstreamError::Malformed(message));
         }
-        self.body_up_to(MAX_BODY_BYTES).await
+        let model = self.model.take();
+        let body = self.body_up_to(MAX_BODY_BYTES).await?;
+        if let Some(mut model) = model {
+            model.read(&body);
+        }
+        Ok(body)
     }
 
     /// The body of a response with another status than 200; empty if it cannot be read in time.

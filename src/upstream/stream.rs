@@ -159,6 +159,9 @@ impl<F: Framing, T: Translator> PartReader<F, T> {
     }
 
     fn on_event(&mut self, data: &[u8]) -> Result<(), UpstreamError> {
+        if let Some(model) = &mut self.response.model {
+            model.read(data);
+        }
         if self.translator.on_event(data, &mut self.ready)? == AfterEvent::End {
             self.events = None;
             self.response.finish_early();

@@ -35,6 +35,17 @@ pub(crate) enum Part {
     Silence,
 }
 
+impl Part {
+    /// Whether it has something that the model has said, unlike the beginning of a message or a ping.
+    pub(crate) fn is_token(&self) -> bool {
+        match self {
+            Self::Content { .. } | Self::ToolCall { .. } => true,
+            Self::Native(event) => event.is_content(),
+            Self::Finish { .. } | Self::Usage(_) | Self::Silence => false,
+        }
+    }
+}
+
 /// The parts of a response that was not streamed.
 pub(crate) fn of(answer: Answer) -> impl Iterator<Item = Part> + Send {
     let choices = answer.choices.into_iter().flat_map(|choice| {

@@ -1,5 +1,6 @@
 """An OpenTelemetry collector: takes OTLP over HTTP and decodes it with OpenTelemetry's own messages."""
 
+import gzip
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,11 +51,11 @@ class Span:
 
 
 class Collector:
-    """`status` is what it answers; 200 unless a test says otherwise."""
+    """`status` is what it answers, `rejects` how many spans of each request it refuses."""
 
     def __init__(self):
         self.spans, self.metrics, self.headers, self.bodies = [], {}, [], []
-        self.status, self.requests = 200, 0
+        self.status, self.requests, self.rejects = 200, 0, 0
         self.answers = threading.Event()
         self.answers.set()
         collector = self
@@ -84,6 +85,8 @@ class Collector:
         if self.status != 200:
             return self.status, b""
         assert headers["content-type"] == "application/x-protobuf"
+        if headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
         request, response = MESSAGES[path]
         message = request.FromString(body)
         # What is not in the protocol would be lost on the way to another program.
@@ -100,11 +103,14 @@ class Collector:
                 found = [metric for scope in resource.scope_metrics for metric in scope.metrics]
                 self.metrics = {metric.name: metric for metric in found}
                 assert len(found) == len(self.metrics), "a metric is there twice"
-        return 200, response().SerializeToString()
+        answer = response()
+        if self.rejects and path == "/v1/traces":
+            answer.partial_success.rejected_spans = self.rejects
+        return 200, answer.SerializeToString()
 
     def trace(self, trace: str, name: str = "charge") -> dict[str, list[Span]]:
         """The spans of a trace by their names, once there is one with this name and the request is over."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
             spans = [span for span in list(self.spans) if span.trace == trace]
             if any(span.name == name for span in spans) and any(span.kind == 2 for span in spans):

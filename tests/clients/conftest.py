@@ -3,6 +3,7 @@ import os
 import operator_api
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
+from collector import Collector
 from openai import AsyncOpenAI, OpenAI
 
 # Anthropic's clients append `/v1` themselves.
@@ -36,3 +37,10 @@ def anthropic_client(account):
 async def async_anthropic_client(account):
     async with AsyncAnthropic(api_key=account.key, max_retries=0, timeout=30) as client:
         yield client
+
+
+@pytest.fixture
+def collector():
+    collector = Collector()
+    yield collector
+    collector.close()

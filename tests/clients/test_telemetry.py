@@ -1,97 +1,14 @@
 """Traces and metrics over OTLP, decoded with OpenTelemetry's own messages."""
 
-import contextlib
 import json
-import os
-import secrets
-import subprocess
 import time
 import urllib.error
 import urllib.request
 
 import pytest
-from collector import Collector, attributes
+from collector import attributes
 from openai import APIStatusError, OpenAI
-
-BIN = os.environ["TOLLGATE_BIN"]
-MODEL = "svc-native-fast"
-# It is offered the built-in tools.
-TOOL_MODEL = "svc-basic"
-SECRET = "a prompt that nobody else must read"
-FAST = {"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
-
-
-@pytest.fixture
-def collector():
-    collector = Collector()
-    yield collector
-    collector.close()
-
-
-class Gateway:
-    """A gateway of its own with these variables."""
-
-    def __init__(self, folder, variables, config=None):
-        folder.mkdir(exist_ok=True)
-        self.log_file = folder / "log"
-        plain = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "TOLLGATE_"))}
-        command = ["serve", "--config", config] if config else ["dev", "--port", "0", "--operator-port", "0", "--data", folder]
-        with open(self.log_file, "wb") as log:
-            self.process = subprocess.Popen(
-                [BIN, *command], env=plain | FAST | variables, stdout=subprocess.DEVNULL, stderr=log
-            )
-        if config:
-            return
-        env_file = folder / "dev.env"
-        deadline = time.monotonic() + 30
-        while not env_file.exists():
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log()
-            time.sleep(0.02)
-        self.settings = dict(line.split("=", 1) for line in env_file.read_text().splitlines() if "=" in line)
-        self.client = OpenAI(
-            api_key=self.settings["OPENAI_API_KEY"], base_url=self.settings["OPENAI_BASE_URL"], max_retries=0, timeout=30
-        )
-
-    def log(self):
-        return self.log_file.read_text(errors="replace")
-
-    def operator(self, path):
-        url = self.settings["TOLLGATE_OPERATOR_URL"] + path
-        headers = {"Authorization": f"Bearer {self.settings['TOLLGATE_OPERATOR_TOKEN']}"}
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as response:
-            return response.read().decode()
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(30)
-
-
-@contextlib.contextmanager
-def gateway(tmp_path, collector, **variables):
-    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-    running = Gateway(tmp_path / "gateway", endpoint | variables)
-    try:
-        yield running
-    finally:
-        status = running.stop()
-    assert status == 0, running.log()
-
-
-def trace_parent(flags="01"):
-    trace, span = secrets.token_hex(16), secrets.token_hex(8)
-    return trace, span, {"traceparent": f"00-{trace}-{span}-{flags}"}
-
-
-def ask(running, text=SECRET, headers=None, **more):
-    more = {"model": MODEL, **more}
-    return running.client.chat.completions.create(
-        messages=[{"role": "user", "content": text}], extra_headers=headers or {}, **more
-    )
-
-
-def one(spans):
-    assert len(spans) == 1, spans
-    return spans[0]
+from traced import MODEL, SECRET, TOOL_MODEL, ask, create, gateway, one, provided, trace_parent, until
 
 
 def test_the_spans_of_a_request_join_the_trace_of_its_client(tmp_path, collector):
@@ -175,6 +92,45 @@ def test_what_fails_says_why(tmp_path, collector):
         assert list(spans) == ["POST /v1/chat/completions"], "nothing was admitted"
 
 
+def test_reasoning_caches_sessions_and_routes_are_told(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        trace, _, headers = trace_parent()
+        ask(running, "[[sim reasoning=7 cache_write=3]]", headers | {"x-claude-code-session-id": "session-1"})
+        chat = one(collector.trace(trace)[f"chat {MODEL}"])
+        assert chat["gen_ai.usage.reasoning.output_tokens"] == 7 < chat["gen_ai.usage.output_tokens"]
+        assert chat["gen_ai.usage.cache_creation.input_tokens"] == 3
+        assert chat["gen_ai.conversation.id"] == "session-1"
+        assert "tollgate.route.reason" not in chat.attributes
+
+        trace, _, headers = trace_parent()
+        routed = ask(running, headers=headers, model="svc-hybrid-cost")
+        chat = one(collector.trace(trace)["chat svc-hybrid-cost"])
+        decision = json.loads(running.operator(f"/operator/requests/{routed._request_id}"))["decision"]
+        assert chat["tollgate.route.hybrid"] == decision["hybrid"] == "svc-hybrid-cost"
+        assert chat["tollgate.route.reason"] == decision["reason"]
+        assert chat["gen_ai.request.model"] == "svc-hybrid-cost" != chat["tollgate.model"]
+
+
+def test_a_refusal_names_its_budget(tmp_path, collector):
+    with gateway(tmp_path, collector) as running:
+        trace, _, headers = trace_parent()
+        ask(running, headers=headers)
+        account = one(collector.trace(trace)["POST /v1/chat/completions"])["tollgate.account.id"]
+        key = create(running, f"/operator/accounts/{account}/keys", name="small")
+        budget = {"account": account, "scope": "key", "id": key["id"], "amount": "0.000001", "period": "day"}
+        running.operator("/operator/budgets", "PUT", budget)
+        running.client = OpenAI(api_key=key["key"], base_url=running.settings["OPENAI_BASE_URL"], max_retries=0, timeout=30)
+        trace, _, headers = trace_parent()
+        with pytest.raises(APIStatusError) as refused:
+            ask(running, headers=headers)
+        spans = collector.trace(trace, "admit")
+    admit = one(spans["admit"])
+    assert (admit["tollgate.budget.scope"], admit["tollgate.budget.scope_id"]) == ("key", key["id"])
+    assert admit["tollgate.budget.id"] == refused.value.body["budget"]["id"]
+    assert admit.failed and admit["error.type"] == refused.value.code
+    assert sorted(spans) == ["POST /v1/chat/completions", "admit"], "no provider was asked"
+
+
 def test_prompts_are_there_only_if_the_operator_wants_them(tmp_path, collector):
     with gateway(tmp_path, collector, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true") as running:
         for stream in (False, True):
@@ -219,7 +175,7 @@ def test_a_tool_that_fails_does_not_give_its_arguments_away(tmp_path, collector)
 def test_a_client_that_leaves_is_no_error_of_the_server(tmp_path, collector):
     with gateway(tmp_path, collector) as running:
         trace, _, headers = trace_parent()
-        stream = ask(running, "[[sim tokens=200 delay_ms=5]]", headers, stream=True)
+        stream = ask(running, "[[sim tokens=600 delay_ms=5]]", headers, stream=True)
         next(iter(stream))
         stream.close()
         request = one(collector.trace(trace)["POST /v1/chat/completions"])
@@ -238,14 +194,23 @@ def test_a_method_that_nobody_knows_makes_no_name(tmp_path, collector):
 
 def test_a_collector_that_never_answers_does_not_hold_up_the_stop(tmp_path, collector):
     with gateway(tmp_path, collector) as running:
+
+        def seconds(flags):
+            began = time.monotonic()
+            for _ in range(20):
+                ask(running, headers=trace_parent(flags)[2])
+            return time.monotonic() - began
+
         ask(running)
+        unrecorded = seconds("00")
         collector.hold()
         waits = collector.requests
-        while collector.requests == waits:
-            time.sleep(0.02)
+        until(lambda: collector.requests > waits, running.log)
+        # One request that waited for the collector would take ten seconds.
+        assert seconds("01") < 3 * unrecorded + 3
         began = time.monotonic()
-    # The last ones may take five seconds; one attempt may take ten.
-    assert time.monotonic() - began < 9
+    # The last ones may take five seconds.
+    assert time.monotonic() - began < 15
     assert "cut off" not in running.log()
 
 
@@ -273,7 +238,15 @@ def test_metrics_have_the_names_of_the_conventions_and_ours(tmp_path, collector)
         usage = [ask(running).usage for _ in range(2)]
         streamed = list(ask(running, stream=True, stream_options={"include_usage": True}))
         usage.append(streamed[-1].usage)
-        ours = running.operator("/metrics")
+        # A request counts as one once its last byte is sent, which a client may have by then.
+        counted = 'tollgate_requests_total{route="/v1/chat/completions",status="200"} 3'
+        until(lambda: counted in running.operator("/metrics"), lambda: running.operator("/metrics"))
+
+        def in_collector():
+            points = collector.metrics["tollgate_requests"].sum.data_points if "tollgate_requests" in collector.metrics else []
+            return {attributes(point.attributes)["route"]: point.as_double for point in points}
+
+        until(lambda: in_collector().get("/v1/chat/completions") == 3, in_collector)
     assert collector.spans == []
     tokens = collector.metrics["gen_ai.client.token.usage"].histogram
     by_type = {attributes(point.attributes)["gen_ai.token.type"]: point for point in tokens.data_points}
@@ -294,9 +267,6 @@ def test_metrics_have_the_names_of_the_conventions_and_ours(tmp_path, collector)
         }
     requests = collector.metrics["tollgate_requests"].sum
     assert requests.is_monotonic and requests.aggregation_temporality == 2
-    counted = {attributes(point.attributes)["route"]: point.as_double for point in requests.data_points}
-    assert counted["/v1/chat/completions"] == 3
-    assert 'tollgate_requests_total{route="/v1/chat/completions",status="200"} 3' in ours
     assert collector.metrics["tollgate_request_duration"].unit == "s"
     assert collector.metrics["process_resident_memory_bytes"].gauge.data_points[0].as_double > 1_000_000
 
@@ -306,22 +276,26 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(tmp_path, collect
     with gateway(tmp_path, collector) as running:
         for _ in range(20):
             ask(running)
-        deadline = time.monotonic() + 10
-        while "sending spans to the OpenTelemetry collector failed" not in running.log():
-            assert time.monotonic() < deadline, running.log()
-            time.sleep(0.05)
-        while "tollgate_dropped_spans_total 0\n" in running.operator("/metrics"):
-            assert time.monotonic() < deadline, running.operator("/metrics")
-            time.sleep(0.05)
+        # Five attempts, with pauses of 7.5 seconds between them.
+        until(lambda: "sending spans to the OpenTelemetry collector failed" in running.log(), running.log)
+        until(running.has_dropped_spans, running.log)
         collector.status = 200
         trace, _, headers = trace_parent()
         ask(running, headers=headers)
         collector.trace(trace)
         began = time.monotonic()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15
     log = running.log()
     assert log.count("sending spans to the OpenTelemetry collector failed") == 1, log
     assert "sending spans to the OpenTelemetry collector works again" in log
+
+
+def test_spans_that_a_collector_refuses_are_counted(tmp_path, collector):
+    collector.rejects = 2
+    with gateway(tmp_path, collector) as running:
+        ask(running)
+        until(running.has_dropped_spans, running.log)
+    assert "refuses a part of what it gets" in running.log()
 
 
 def test_the_last_spans_are_sent_before_the_process_ends(tmp_path, collector):
@@ -335,72 +309,33 @@ def test_the_last_spans_are_sent_before_the_process_ends(tmp_path, collector):
 def test_the_provider_continues_the_trace(tmp_path, collector):
     """The provider is another gateway, whose spans are below those of the first."""
     with gateway(tmp_path, collector) as provider:
-        folder = tmp_path / "front"
-        folder.mkdir()
-        (folder / "provider.key").write_text(provider.settings["OPENAI_API_KEY"])
-        (folder / "tollgate.toml").write_text(f"""
-[server]
-listen = "127.0.0.1:0"
-[operator]
-listen = "127.0.0.1:0"
-token_file = "operator.token"
-[store]
-url = "sqlite:data/tollgate.db"
+        (tmp_path / "provider.key").write_text(provider.settings["OPENAI_API_KEY"])
+        config = f"""
 [providers.behind]
 kind = "openai"
 base_url = "{provider.settings["OPENAI_BASE_URL"]}"
-api_key_file = "provider.key"
+api_key_file = "../provider.key"
 [[models]]
 id = "front"
 upstream_model = "{MODEL}"
 provider = "behind"
 input = "1"
 output = "2"
-""")
-        (folder / "operator.token").write_text(secrets.token_hex(20))
-        front = Gateway(folder, {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_SERVICE_NAME": "front"}, folder / "tollgate.toml")
-        try:
-            public, operator = listening(front)
-            token = (folder / "operator.token").read_text()
-
-            def call(path, body):
-                request = urllib.request.Request(
-                    operator + path, json.dumps(body).encode(), {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-                )
-                with urllib.request.urlopen(request, timeout=10) as response:
-                    return json.load(response)
-
-            account = call("/operator/accounts", {"email": "ada@example.com", "track": "business", "tier": "flex"})["id"]
-            call(f"/operator/accounts/{account}/grants", {"amount": "1", "reason": "test"})
-            key = call(f"/operator/accounts/{account}/keys", {"name": "test"})["key"]
-            trace, _, headers = trace_parent()
+"""
+        with provided(tmp_path / "front", collector, config, OTEL_SERVICE_NAME="front") as front:
             for stream in (False, True):
                 trace, _, headers = trace_parent()
-                client = OpenAI(api_key=key, base_url=f"{public}/v1", max_retries=0, timeout=30)
-                answer = client.chat.completions.create(
-                    model="front", messages=[{"role": "user", "content": "Hi"}], extra_headers=headers, stream=stream
-                )
+                answer = ask(front, headers=headers, model="front", stream=stream)
                 if stream:
                     list(answer)
-                deadline = time.monotonic() + 10
-                while sum(len(collector.trace(trace).get(name, [])) for name in ("charge", "POST /v1/chat/completions")) < 4:
-                    assert time.monotonic() < deadline, collector.trace(trace)
-                    time.sleep(0.05)
+
+                def of_both():
+                    spans = collector.trace(trace)
+                    return all(len(spans.get(name, [])) == 2 for name in ("charge", "POST /v1/chat/completions"))
+
+                until(of_both, lambda: collector.trace(trace))
                 spans = collector.trace(trace)
                 asking = one(spans["chat front"])
                 assert asking.resource["service.name"] == "front"
                 inner = [span for span in spans["POST /v1/chat/completions"] if span.resource["service.name"] == "tollgate"]
                 assert one(inner).parent == asking.id
-        finally:
-            assert front.stop() == 0, front.log()
-
-
-def listening(running):
-    """The URLs that a gateway with free ports says in its log."""
-    deadline = time.monotonic() + 30
-    while True:
-        addresses = [word.strip('",') for word in running.log().replace("=", " ").replace('"', " ").split() if word.startswith("127.0.0.1:")]
-        if len(addresses) >= 2:
-            return f"http://{addresses[0]}", f"http://{addresses[1]}"
-        assert running.process.poll() is None and time.monotonic() < deadline, running.log()
-        time.sleep(0.05)

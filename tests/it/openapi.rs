@@ -14,7 +14,7 @@ use tollgate::api::openapi::Api;
 
 use crate::support::{
     Serving, TestGateway,
-    described::{Described, Operation, Response, compare, exchange},
+    described::{Described, Operation, Response, compare, compare_request, exchange},
     gateway::{OPERATOR_TOKEN, answer, hello},
     portal::Browser,
     process::{run, text},
@@ -44,8 +44,17 @@ fn paths(api: Api) -> BTreeSet<String> {
 }
 
 /// Every text that begins with a slash: the routers have no others than paths.
+///
+/// Payment providers post to a path of their own (`/payments/stripe`), and people use the portal. Neither is an API for
+/// the operator's customers, so neither is described.
 #[test]
 fn every_path_of_the_routers_is_described() {
+    let stripe = source("../backoffice/payments/stripe.rs");
+    assert!(stripe.contains("Some(\"/payments/stripe\")"));
+    for api in [Api::Public, Api::Operator] {
+        let mut paths = paths(api).into_iter();
+        assert!(paths.all(|path| !path.starts_with("/payments") && !path.starts_with("/portal")));
+    }
     for (api, router) in [
         (Api::Public, "public/router.rs"),
         (Api::Operator, "operator/mod.rs"),
@@ -370,18 +379,55 @@ fn a_status_that_is_not_described_is_found() {
     compare_health(201, "{}");
 }
 
+#[test]
+#[should_panic(expected = "the header `Vary` is missing")]
+fn a_header_that_is_missing_is_found() {
+    compare_described("/metrics", ("text/plain", 200), "");
+}
+
+/// A grant to an account, as it was accepted.
+fn accepted(query: &str, body: &Value) {
+    let url = format!("http://gateway/operator/accounts/acct_1/grants{query}");
+    let request = reqwest::Client::new().post(url).json(body);
+    compare_request(&request.build().unwrap());
+}
+
+#[test]
+fn a_request_that_is_described_may_be_accepted() {
+    accepted("", &json!({ "amount": "1", "reason": null }));
+}
+
+#[test]
+#[should_panic(expected = "body.amount must be of type")]
+fn a_request_of_another_type_is_found() {
+    accepted("", &json!({ "amount": 1 }));
+}
+
+#[test]
+#[should_panic(expected = "body.surprise is not described: 1")]
+fn a_field_of_a_request_that_is_not_described_is_found() {
+    accepted("", &json!({ "amount": "1", "surprise": 1 }));
+}
+
+#[test]
+#[should_panic(expected = "the query's `surprise` is not described")]
+fn a_query_that_is_not_described_is_found() {
+    accepted("?surprise=1", &json!({ "amount": "1" }));
+}
+
 fn compare_health(status: u16, body: &str) {
-    let headers = [
-        ("x-request-id", "req_1"),
-        ("content-type", "application/json"),
-    ];
+    compare_described("/health/live", ("application/json", status), body);
+}
+
+fn compare_described(path: &str, (content_type, status): (&str, u16), body: &str) {
+    let headers = [("x-request-id", "req_1"), ("content-type", content_type)];
     let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let response = Response {
         status,
         headers: &headers.into_iter().collect(),
         body,
     };
-    compare(&Method::GET, "/health/live", &response);
+    compare(&Method::GET, path, &response);
 }
 
 /// What the validator finds, in the order of the cases of JSON Schema that the descriptions use.

@@ -175,6 +175,9 @@ async fn a_session_logs_one_line_per_request_and_no_secret_or_body() {
         let account = made.account.then_some(account_id.as_str());
         assert_eq!(line["account.id"].as_str(), account, "{line}");
         assert_eq!(line["model"].as_str(), made.model, "{line}");
+        // Also of a call that failed before its response or in the middle of it.
+        let upstream = (made.model == Some(MODEL)).then_some("fake");
+        assert_eq!(line["upstream"].as_str(), upstream, "{line}");
         if line["path"].as_str().unwrap().starts_with("/v1/") {
             assert_eq!(line["client"], "127.0.0.1", "{line}");
         }

@@ -172,9 +172,10 @@ pub(crate) async fn respond(
     log.streams(call.stream);
     // §8 The billed part.
     let style = form.stream_style();
-    let started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await;
-    if matches!(started, Err(NotStarted::Failed(_))) {
+    let mut started = metered::start(gateway, caller, log.request_id(), call, form, recorded).await;
+    if let Err(NotStarted::Failed(_, facts)) = &mut started {
         log.admitted();
+        log.facts(std::mem::take(&mut **facts));
     }
     let started = started?;
     log.credits_expire_at(started.credits_expire_at);

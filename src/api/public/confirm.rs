@@ -26,7 +26,9 @@ where
         let (digest, fresh) = (caller.digest, caller.seen.fresh);
         match attempt(caller).await {
             Ok(done) => return Ok(done),
-            Err(NotStarted::NotAdmitted(error) | NotStarted::Failed(error)) => return Err(error),
+            Err(NotStarted::NotAdmitted(error) | NotStarted::Failed(error, _)) => {
+                return Err(error);
+            }
             Err(NotStarted::Refused(error)) if fresh => return Err(error),
             Err(NotStarted::Refused(_) | NotStarted::Stale) => {}
         }

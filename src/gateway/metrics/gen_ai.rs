@@ -84,7 +84,7 @@ impl GenAi {
         );
         registry.register_with_unit(
             "gen_ai_server_time_to_first_token",
-            "Time from the admission of a streamed call to its provider's first part",
+            "Time from the admission of a streamed call until its answer begins, after all steps with built-in tools",
             Unit::Seconds,
             self.first_token.clone(),
         );

@@ -57,7 +57,7 @@ impl Admission {
         let error = match refused {
             NotStarted::Refused(error)
             | NotStarted::NotAdmitted(error)
-            | NotStarted::Failed(error) => error,
+            | NotStarted::Failed(error, _) => error,
             NotStarted::Stale => return, // it is admitted again, with what is known by then
         };
         if let GatewayError::BudgetExceeded(budget) = error {
@@ -86,20 +86,27 @@ impl Spans {
             return;
         };
         self.attempts += 1;
+        trace.take_model(); // of an attempt that was left
         span.is_continued();
         describe(&mut span, call, deployment);
         span.set("tollgate.attempt", self.attempts);
         if trace.records_messages() {
-            let input = messages::input(&call.messages);
-            messages::set(&mut span, "gen_ai.input.messages", &input);
+            messages::set_input(&mut span, &call.messages);
             self.said = call.stream.then(Said::default);
         }
         self.attempt = Some(span);
     }
 
+    /// Takes the span of the attempt at its end, with the model that the response named.
+    fn ended(&mut self) -> Option<Span> {
+        let mut span = self.attempt.take()?;
+        span.set_if("gen_ai.response.model", self.trace.as_ref()?.take_model());
+        Some(span)
+    }
+
     /// The attempt has failed.
     pub(crate) fn failed(&mut self, error: &UpstreamError) {
-        if let Some(mut span) = self.attempt.take() {
+        if let Some(mut span) = self.ended() {
             if let Some(status) = error.status() {
                 span.set("http.response.status_code", status);
             }
@@ -114,7 +121,7 @@ impl Spans {
         }
     }
 
-    /// The provider has begun to answer, with its first part at this time if it streams.
+    /// The provider has begun to answer, with its first text or tool call at this time if it streams.
     pub(crate) fn first_chunk(&mut self, at: Option<Instant>) {
         if let (Some(span), Some(at)) = (&mut self.attempt, at) {
             let seconds = span.elapsed() - at.elapsed().as_secs_f64();
@@ -131,16 +138,15 @@ impl Spans {
 
     /// The answer of the attempt is whole.
     pub(crate) fn answered(&mut self, answer: &Answer) {
-        let Some(mut span) = self.attempt.take() else {
+        let Some(mut span) = self.ended() else {
             return;
         };
         let trace = self.trace.as_ref();
         if trace.is_some_and(|trace| trace.records_messages()) {
-            let output = messages::output(answer);
-            messages::set(&mut span, "gen_ai.output.messages", &output);
+            messages::set_output(&mut span, answer);
         }
         let reasons = answer.choices.iter().map(|choice| choice.finish.as_str());
-        ended(&mut span, reasons.collect(), answer.usage);
+        describe_end(&mut span, reasons.collect(), answer.usage);
     }
 
     /// The stream of the attempt is at its end.
@@ -149,14 +155,14 @@ impl Spans {
         reasons: impl FnOnce() -> Vec<&'static str>,
         usage: Option<Usage>,
     ) {
-        let Some(mut span) = self.attempt.take() else {
+        let Some(mut span) = self.ended() else {
             return;
         };
         let reasons = reasons();
         if let Some(said) = self.said.take() {
             said.describe(&mut span, &reasons);
         }
-        ended(&mut span, reasons, usage);
+        describe_end(&mut span, reasons, usage);
     }
 
     /// Begins the run of a built-in tool.
@@ -183,7 +189,7 @@ impl Spans {
     /// The call has ended without a charge.
     pub(crate) fn released(&mut self, outcome: Outcome, failure: Option<&str>) {
         let name = failure.map_or("not charged", |_| "failed");
-        if let Some(mut attempt) = self.attempt.take() {
+        if let Some(mut attempt) = self.ended() {
             attempt.fail(outcome.as_str(), failure.unwrap_or(name));
         }
         let trace = self.trace.as_ref();
@@ -222,7 +228,6 @@ fn describe(span: &mut Span, call: &ChatCall, deployment: &Deployment) {
     span.set("gen_ai.operation.name", "chat");
     span.set("gen_ai.provider.name", &*deployment.vendor);
     span.set("gen_ai.request.model", call.route.requested_name());
-    span.set("gen_ai.response.model", &*deployment.upstream_model);
     span.set("gen_ai.request.stream", call.stream);
     span.set_if("gen_ai.request.max_tokens", call.budget.max_tokens);
     span.set_if("gen_ai.request.temperature", call.settings.temperature);
@@ -243,7 +248,7 @@ fn describe(span: &mut Span, call: &ChatCall, deployment: &Deployment) {
     }
 }
 
-fn ended(span: &mut Span, reasons: Vec<&'static str>, usage: Option<Usage>) {
+fn describe_end(span: &mut Span, reasons: Vec<&'static str>, usage: Option<Usage>) {
     span.set("gen_ai.response.finish_reasons", reasons);
     if let Some(usage) = usage {
         set_usage(span, usage);

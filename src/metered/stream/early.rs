@@ -95,7 +95,10 @@ async fn run(
                     } = *unopened;
                     let (cause, event) = (failure.cause(), failure.interruption());
                     let event = event.with_request_url(admitted.request_url());
-                    let _ = admitted.end_without_response(failure).await;
+                    let ended = admitted.end_without_response(failure).await;
+                    if let NotStarted::Failed(_, facts) = ended {
+                        output.facts = *facts;
+                    }
                     output.interrupt(&event, cause).await;
                 }
             }

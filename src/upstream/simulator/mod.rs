@@ -26,8 +26,12 @@ const MAX_DELAY: Duration = Duration::from_mins(10);
 pub struct Simulator;
 
 impl Simulator {
-    pub(crate) async fn complete(&self, call: &ChatCall) -> Result<Answer, UpstreamError> {
-        let directives = start(call).await?;
+    pub(crate) async fn complete(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Answer, UpstreamError> {
+        let directives = start(call, model).await?;
         let answer = answer::compose(call, &directives);
         if let Some(after) = directives.drop_after {
             return Err(interrupted(after));
@@ -39,8 +43,12 @@ impl Simulator {
         Ok(answer)
     }
 
-    pub(crate) async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
-        let directives = start(call).await?;
+    pub(crate) async fn stream(
+        &self,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Parts, UpstreamError> {
+        let directives = start(call, model).await?;
         let answer = answer::compose(call, &directives);
         let parts = tokens::stream_parts(answer).map(Ok);
         let cut = directives.drop_after.unwrap_or(usize::MAX);
@@ -59,7 +67,7 @@ impl Simulator {
 }
 
 /// Parses the directives, and applies those that come before the response: the first delay and the status.
-async fn start(call: &ChatCall) -> Result<Directives, UpstreamError> {
+async fn start(call: &ChatCall, model: &str) -> Result<Directives, UpstreamError> {
     let text = call
         .last_user_text()
         .map(JsonText::decode)
@@ -73,7 +81,12 @@ async fn start(call: &ChatCall) -> Result<Directives, UpstreamError> {
             retry_after: None,
             about_us: false,
         }),
-        None => Ok(directives),
+        None => {
+            if let Some(trace) = &call.trace {
+                trace.answered_by(model);
+            }
+            Ok(directives)
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Compares responses of gateways with what `/openapi.json` says about them.
+//! Compares responses of gateways, and requests that succeed, with what `/openapi.json` says about them.
 //!
-//! The clients of `support` pass every response on to [`compare`]. `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the
-//! description from that folder instead of the program, and `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a
-//! file instead of failing.
+//! The clients of `support` pass every response on to [`compare`]; [`exchange`] also has the request.
+//! `TOLLGATE_OPENAPI_FRAGMENTS=src/api/openapi` reads the description from that folder instead of the program, and
+//! `TOLLGATE_OPENAPI_MISMATCHES=file` appends what differs to a file instead of failing.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use tollgate::api::openapi::{Api, assemble};
 
 use super::schema::{mismatches, resolve};
 
-/// Most responses of an operation with one status that are compared in a process.
+/// Most responses of an operation with one status that are compared in a process, and most requests of it.
 const MOST: u32 = 200;
 
 /// The description of an API, by operation.
@@ -121,6 +121,7 @@ pub async fn exchange(request: RequestBuilder) -> (u16, HeaderMap, String) {
     let (client, request) = request.build_split();
     let request = request.unwrap();
     let (method, path) = (request.method().clone(), request.url().path().to_owned());
+    let sent = request.try_clone();
     let response = client.execute(request).await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = response.text().await.unwrap();
@@ -130,6 +131,10 @@ pub async fn exchange(request: RequestBuilder) -> (u16, HeaderMap, String) {
         body: &body,
     };
     compare(&method, &path, &seen);
+    let is_accepted = (200..300).contains(&status) && headers.contains_key("x-request-id");
+    if let Some(sent) = sent.filter(|_| is_accepted) {
+        compare_request(&sent);
+    }
     (status, headers, body)
 }
 
@@ -155,13 +160,7 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
     if !is_routed || !response.headers.contains_key("x-request-id") {
         return;
     }
-    let api = if path.starts_with("/operator") || path == "/metrics" {
-        Api::Operator
-    } else if path.starts_with("/v1/") || path.starts_with("/health") || path == "/openapi.json" {
-        Api::Public
-    } else {
-        return; // the portal
-    };
+    let Some(api) = api_of(path) else { return };
     let mut found = Vec::new();
     let status = response.status;
     let place = if let Some(operation) = Described::of(api).operation(method, path) {
@@ -178,6 +177,53 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
         }
         format!("{method} {path} {status}")
     };
+    report(&place, &found);
+}
+
+/// Compares a request that has succeeded with the description; panics if they differ.
+///
+/// Bodies are those of the operator API: the billed endpoints also take values that they drop, and ignore fields that they
+/// do not know. `TOLLGATE_OPENAPI_MISMATCHES` has theirs too.
+#[track_caller]
+pub fn compare_request(request: &reqwest::Request) {
+    let (method, path) = (request.method(), request.url().path());
+    let described = api_of(path).map(Described::of);
+    let operation = described.and_then(|described| described.operation(method, path));
+    let Some(operation) = operation else { return };
+    let place = format!("request of {} {}", operation.method, operation.path);
+    if is_enough(&place) {
+        return;
+    }
+    let mut found = Vec::new();
+    let known = operation.query_names();
+    for (name, _) in request.url().query_pairs() {
+        if !known.contains(&&*name) {
+            found.push(format!("the query's `{name}` is not described"));
+        }
+    }
+    let has_strict_body =
+        path.starts_with("/operator") || env::var_os("TOLLGATE_OPENAPI_MISMATCHES").is_some();
+    let body = request.body().filter(|_| has_strict_body);
+    let body = body.and_then(|body| serde_json::from_slice(body.as_bytes()?).ok());
+    if let Some((schema, body)) = operation.request_schema().zip(body) {
+        found.extend(mismatches(operation.document, schema, &body));
+    }
+    report(&place, &found);
+}
+
+/// The API that a path belongs to; `None` for the portal.
+fn api_of(path: &str) -> Option<Api> {
+    if path.starts_with("/operator") || path == "/metrics" {
+        Some(Api::Operator)
+    } else if path.starts_with("/v1/") || path.starts_with("/health") || path == "/openapi.json" {
+        Some(Api::Public)
+    } else {
+        None
+    }
+}
+
+#[track_caller]
+fn report(place: &str, found: &[String]) {
     if found.is_empty() {
         return;
     }
@@ -203,18 +249,48 @@ fn is_enough(place: &str) -> bool {
     *count > MOST
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
+    /// What a part of the operation says, wherever it is written.
+    fn resolved(&self, described: &'a Value) -> &'a Value {
+        match described.get("$ref") {
+            Some(reference) => resolve(self.document, reference),
+            None => described,
+        }
+    }
+
+    fn query_names(&self) -> Vec<&'a str> {
+        let of_path = &self.document["paths"][self.path]["parameters"];
+        let all = [of_path, &self.described["parameters"]].into_iter();
+        let all = all.filter_map(Value::as_array).flatten();
+        let all = all.map(|parameter| self.resolved(parameter));
+        all.filter(|parameter| parameter["in"] == "query")
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect()
+    }
+
+    /// The schema of the request's body, if it has a body.
+    fn request_schema(&self) -> Option<&'a Value> {
+        let body = self.resolved(self.described.get("requestBody")?);
+        body["content"]["application/json"].get("schema")
+    }
+
+    /// Finds described headers that every such response has, and this one lacks.
+    fn compare_headers(&self, described: &'a Value, headers: &HeaderMap, found: &mut Vec<String>) {
+        let described = described["headers"].as_object().into_iter().flatten();
+        let required = described.filter(|(_, header)| self.resolved(header)["required"] == true);
+        let missing = required.filter(|(name, _)| !headers.contains_key(name.as_str()));
+        found.extend(missing.map(|(name, _)| format!("the header `{name}` is missing")));
+    }
+
     /// What the response has of its own.
     fn compare(&self, method: &Method, response: &Response<'_>, found: &mut Vec<String>) {
         let described = &self.described["responses"][response.status.to_string()];
-        let described = match described.get("$ref") {
-            Some(reference) => resolve(self.document, reference),
-            None => described,
-        };
+        let described = self.resolved(described);
         if described.is_null() {
             found.push(format!("the status is not described: {}", response.body));
             return;
         }
+        self.compare_headers(described, response.headers, found);
         let content_type = response.headers.get("content-type");
         let content_type = content_type.map_or("", |value| value.to_str().unwrap());
         let media_type = content_type.split(';').next().unwrap();
