@@ -93,8 +93,8 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Those of a call that could not be charged.
-    fn without_cost(self) -> Box<Self> {
-        Box::new(Self { cost: None, ..self })
+    fn without_cost(self) -> Self {
+        Self { cost: None, ..self }
     }
 }
 

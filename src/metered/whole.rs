@@ -68,7 +68,7 @@ pub(crate) async fn whole(
     } else {
         settle(&call, admitted, bill, &client.client)
             .await
-            .map_err(|error| NotStarted::Failed(error, facts.clone().without_cost()))?;
+            .map_err(|error| NotStarted::Failed(error, Box::new(facts.clone().without_cost())))?;
         form.whole(&gateway, &call, &answer, bill).await
     };
     let routed = call.route.routed();

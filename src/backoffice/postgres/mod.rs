@@ -119,8 +119,8 @@ impl PostgresStore {
             let begin = connection.batch_execute(&self.begin);
             let run = connection.query_typed(sql, &values);
             let commit = connection.batch_execute("COMMIT");
-            let (begun, rows, committed) = join3(begin, run, commit).await;
-            begun?;
+            let (opened, rows, committed) = join3(begin, run, commit).await;
+            opened?;
             let rows = rows?;
             committed?;
             return rows.iter().map(row).collect();

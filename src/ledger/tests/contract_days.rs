@@ -44,7 +44,13 @@ fn merged(rows: &[DayUse], sums_of: SumsOf) -> Vec<DayUse> {
     }
     let mut all = BTreeMap::<String, DayUse>::new();
     for row in rows {
-        let kept = |name: &String, of| (sums_of == of).then(|| name.clone()).unwrap_or_default();
+        let kept = |name: &String, of| {
+            if sums_of == of {
+                name.clone()
+            } else {
+                String::new()
+            }
+        };
         let names = [
             kept(&row.model, SumsOf::Model),
             kept(&row.key_id, SumsOf::Key),

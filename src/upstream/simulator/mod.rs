@@ -74,20 +74,18 @@ async fn start(call: &ChatCall, model: &str) -> Result<Directives, UpstreamError
         .unwrap_or_default();
     let directives = Directives::read(&text);
     tokio::time::sleep(directives.first).await;
-    match directives.status {
-        Some(status) => Err(UpstreamError::Status {
+    if let Some(status) = directives.status {
+        return Err(UpstreamError::Status {
             status,
             reason: None,
             retry_after: None,
             about_us: false,
-        }),
-        None => {
-            if let Some(trace) = &call.trace {
-                trace.answered_by(model);
-            }
-            Ok(directives)
-        }
+        });
     }
+    if let Some(trace) = &call.trace {
+        trace.answered_by(model);
+    }
+    Ok(directives)
 }
 
 fn interrupted(after: usize) -> UpstreamError {
