@@ -288,7 +288,7 @@ mod tests {
             for argument in named.filter(|argument| argument.get_id() == "account") {
                 taken += 1;
                 let help = argument.get_help().map(ToString::to_string);
-                if !help.is_some_and(|help| help.contains("ID or email")) {
+                if help.is_none_or(|help| !help.contains("ID or email")) {
                     without.push(words.to_owned());
                 }
             }
