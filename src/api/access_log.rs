@@ -239,26 +239,53 @@ pub(super) struct Sender {
     pub agent: Option<Arc<Agent>>,
 }
 
-/// The only layer around a router, because each layer costs a request some allocations.
-pub(crate) async fn log_requests(
+/// The listener that a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listener {
+    /// Its errors name the page of the portal that shows the request.
+    Public,
+    Operator,
+}
+
+/// The only layer around the public router, because each layer costs a request some allocations.
+pub(super) async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
     next: Next,
 ) -> Response {
+    log_matched(&gateway, Listener::Public, request, next).await
+}
+
+/// The same around the operators' router.
+pub(super) async fn log_operator_requests(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    log_matched(&gateway, Listener::Operator, request, next).await
+}
+
+async fn log_matched(
+    gateway: &Arc<Gateway>,
+    listener: Listener,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.map(Route::Matched);
     let handler = |mut request: Request, log| {
         request.extensions_mut().insert::<RequestLog>(log);
         next.run(request)
     };
-    logged(&gateway, route.map(Route::Matched), request, None, handler).await
+    logged(gateway, (listener, route), request, None, handler).await
 }
 
 /// Assigns the request ID, runs the handler, and logs the request when the last byte of the response was sent.
 ///
 /// `source` is where the request comes from, unless the request itself has the client's address as its `Peer`.
-pub(crate) async fn logged<F: Future<Output = Response>>(
+pub(super) async fn logged<F: Future<Output = Response>>(
     gateway: &Arc<Gateway>,
-    route: Option<Route>,
+    (listener, route): (Listener, Option<Route>),
     request: Request,
     source: Option<&Source>,
     handler: impl FnOnce(Request, RequestLog) -> F,
@@ -278,6 +305,7 @@ pub(crate) async fn logged<F: Future<Output = Response>>(
         gateway: gateway.clone(),
         method: request.method().clone(),
         path: path(&request, route.as_ref()),
+        listener,
         route,
         status: None,
         complete: false,
@@ -379,6 +407,7 @@ impl Route {
 /// The log line. It is written when it is dropped: after the last byte of the response, or when the client leaves.
 struct Line {
     gateway: Arc<Gateway>,
+    listener: Listener,
     /// `None` for a path that is not served.
     route: Option<Route>,
     method: Method,
@@ -416,7 +445,11 @@ impl Line {
         response: Response,
     ) -> Response {
         let sender = self.log.sender();
-        let url = refused::page_of(&self.gateway, &sender, response.status());
+        let pages = &self.gateway.portal.request_pages;
+        let url = match self.listener {
+            Listener::Public => pages.url(&sender.request_id),
+            Listener::Operator => None,
+        };
         let response = dialect.translated(error, id, url, response);
         if self.is_api_request() && !sender.is_admitted {
             let answered = Answered {

@@ -21,7 +21,8 @@ mod refusal_limits;
 mod refused;
 mod span;
 
-pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
+use access_log::log_operator_requests;
+pub(crate) use access_log::{RequestLog, loggable, loggable_method};
 pub(crate) use body::read_body;
 pub(crate) use extract::Peer;
 pub(crate) use proxies::{Source, TrustedProxies};

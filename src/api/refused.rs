@@ -1,5 +1,5 @@
-//! Refused requests of the public API whose key is known: each is recorded for the people of its account, and its error
-//! names the page that shows it.
+//! Refused requests of the public API whose key is known: each is recorded for the people of its account. Its error names
+//! the page that shows it, as every error does: so a 401 does not say whether its key was valid before.
 //!
 //! A request that was admitted is a call, which the ledger records. The record of another one is put into memory here;
 //! `gateway/refused_requests` writes it.
@@ -25,17 +25,6 @@ pub(super) struct Answered<'a> {
     pub path: &'a str,
     pub status: StatusCode,
     pub took: Duration,
-}
-
-/// The page that shows a failed request to the people of its account.
-///
-/// A 401 has none: it does not say whether its key was valid before.
-pub(super) fn page_of(gateway: &Gateway, sender: &Sender, status: StatusCode) -> Option<String> {
-    sender
-        .payer
-        .as_ref()
-        .filter(|_| status != StatusCode::UNAUTHORIZED)?;
-    gateway.portal.request_pages.url(&sender.request_id)
 }
 
 /// Records a refused request, if its sender has a key that is or was valid.

@@ -76,7 +76,7 @@ pub(crate) use self::{
     links::Link,
     password::Passwords,
     people::{Person, email_key},
-    refused::{BLOCKED, RefusedCount, RefusedKind, RefusedPage},
+    refused::{BLOCKED, KEPT_OF_ACCOUNT, RefusedCount, RefusedFound, RefusedKind, RefusedPage},
     second_factor::UsedCode,
     sessions::Session,
     statements::StoredStatement,

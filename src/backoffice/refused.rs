@@ -5,7 +5,7 @@
 
 use super::{
     Backoffice, BackofficeError,
-    sql::{Row, Statement, Value, statement, unexpected},
+    sql::{Row, Statement, statement, unexpected},
 };
 
 /// How many records of an account are kept.
@@ -67,26 +67,6 @@ pub(crate) struct RefusedCount {
     pub requests: i64,
 }
 
-/// Filter and cursor of a page of refused requests, newest first.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RefusedPage<'a> {
-    pub account_id: Option<&'a str>,
-    pub key_id: Option<&'a str>,
-    pub model: Option<&'a str>,
-    pub project_id: Option<&'a str>,
-    pub member_id: Option<&'a str>,
-    pub status: Option<u16>,
-    pub code: Option<&'a str>,
-    /// From this time on, and before that one.
-    pub from_ms: Option<i64>,
-    pub to_ms: Option<i64>,
-    /// Only those of keys of this member, or of these projects.
-    pub seen: Option<(&'a str, &'a [String])>,
-    /// Cursor: time and ID of the last record of the previous page.
-    pub before: Option<(i64, &'a str)>,
-    pub limit: usize,
-}
-
 macro_rules! refused_where {
     ($condition:literal) => {
         concat!(
@@ -97,6 +77,10 @@ macro_rules! refused_where {
         )
     };
 }
+
+mod pages;
+
+pub(crate) use pages::{RefusedFound, RefusedPage};
 
 impl Backoffice {
     /// Writes records, and deletes those of their accounts that are too many.
@@ -151,64 +135,6 @@ impl Backoffice {
             self.run(upserts).await?;
         }
         Ok(())
-    }
-
-    /// One page of refused requests, newest first.
-    pub(crate) async fn refused_page(
-        &self,
-        page: &RefusedPage<'_>,
-    ) -> Result<Vec<RefusedRequest>, BackofficeError> {
-        let (before_ms, before_id) = page.before.unwrap_or((i64::MAX, ""));
-        let (seen_member_id, projects) = match page.seen {
-            Some((member_id, projects)) => (Some(member_id), format!(",{},", projects.join(","))),
-            None => (None, String::new()),
-        };
-        let filter: [Value; 13] = [
-            page.key_id.into(),
-            page.model.into(),
-            i64::from(page.status.unwrap_or(0)).into(),
-            page.code.into(),
-            page.from_ms.unwrap_or(i64::MIN).into(),
-            page.to_ms.unwrap_or(i64::MAX).into(),
-            seen_member_id.into(),
-            projects.as_str().into(),
-            page.project_id.into(),
-            page.member_id.into(),
-            before_ms.into(),
-            before_id.into(),
-            i64::try_from(page.limit).unwrap_or(i64::MAX).into(),
-        ];
-        // Two statements, so that each is served by its index.
-        let select = match page.account_id {
-            None => Statement {
-                sql: refused_where!(
-                    "($1 IS NULL OR key_id = $1) AND ($2 IS NULL OR model = $2)
-                         AND ($3 = 0 OR status = $3) AND ($4 IS NULL OR code = $4)
-                         AND at_ms >= $5 AND at_ms < $6
-                         AND ($7 IS NULL OR member_id = $7 OR $8 LIKE '%,' || project_id || ',%')
-                         AND ($9 IS NULL OR coalesce(project_id, 'default') = $9)
-                         AND ($10 IS NULL OR member_id = $10)
-                         AND at_ms <= $11 AND (at_ms < $11 OR id < $12)
-                     ORDER BY at_ms DESC, id DESC LIMIT $13"
-                ),
-                values: filter.into(),
-            },
-            Some(account_id) => Statement {
-                sql: refused_where!(
-                    "account_id = $1
-                         AND ($2 IS NULL OR key_id = $2) AND ($3 IS NULL OR model = $3)
-                         AND ($4 = 0 OR status = $4) AND ($5 IS NULL OR code = $5)
-                         AND at_ms >= $6 AND at_ms < $7
-                         AND ($8 IS NULL OR member_id = $8 OR $9 LIKE '%,' || project_id || ',%')
-                         AND ($10 IS NULL OR coalesce(project_id, 'default') = $10)
-                         AND ($11 IS NULL OR member_id = $11)
-                         AND at_ms <= $12 AND (at_ms < $12 OR id < $13)
-                     ORDER BY at_ms DESC, id DESC LIMIT $14"
-                ),
-                values: std::iter::once(account_id.into()).chain(filter).collect(),
-            },
-        };
-        self.refused_rows(select).await
     }
 
     /// The refused requests with this ID, or with this `X-Request-ID`, newest first: of all accounts, or of one.

@@ -87,7 +87,11 @@ impl Chart<'_> {
         let series = coloured(self.series);
         html! {
             figure.chart {
-                figcaption { (title) }
+                figcaption {
+                    (title)
+                    // A script shows times in the time zone of the reader.
+                    @if days.iter().any(|day| days::is_time(day)) { " " span.muted data-zone { "(UTC)" } }
+                }
                 @if series.is_empty() {
                     p.muted { "No usage in this period." }
                 } @else {
@@ -151,7 +155,8 @@ fn picture(title: &str, unit: Unit, days: &[String], series: &[Coloured]) -> Mar
             }
             @for (number, day) in days.iter().enumerate() {
                 @if has_label(number, days.len()) {
-                    text.mark x=(scale.middle(number)) y=(BASE + 220) text-anchor="middle" {
+                    @let time = days::is_time(day).then_some(day);
+                    text.mark x=(scale.middle(number)) y=(BASE + 220) text-anchor="middle" data-time=[time] {
                         (days::short(day))
                     }
                 }

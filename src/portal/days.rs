@@ -30,15 +30,20 @@ pub(crate) fn short(day: &str) -> String {
     )
 }
 
-/// "16 Nov 2026"; of a time, "16 Nov 2026, 14:00".
+/// "16 Nov 2026"; of a time, "16 Nov 2026, 14:00 UTC".
 pub(crate) fn long(day: &str) -> String {
     if let Some((day, time)) = time_of(day) {
-        return format!("{}, {time}", long(day));
+        return format!("{}, {time} UTC", long(day));
     }
     parts(day).map_or_else(
         || day.to_owned(),
         |(year, month, day)| format!("{day} {month} {year}"),
     )
+}
+
+/// Whether it is a time and not a day.
+pub(crate) fn is_time(text: &str) -> bool {
+    time_of(text).is_some()
 }
 
 /// Day, hours and minutes of a time.
@@ -75,7 +80,8 @@ mod tests {
         assert_eq!(short("2026-11-06"), "6 Nov");
         assert_eq!(long("2026-11-16"), "16 Nov 2026");
         assert_eq!(short("2026-11-16T04:30:00Z"), "04:30");
-        assert_eq!(long("2026-11-16T04:30:00Z"), "16 Nov 2026, 04:30");
+        assert!(is_time("2026-11-16T04:30:00Z") && !is_time("2026-11-16"));
+        assert_eq!(long("2026-11-16T04:30:00Z"), "16 Nov 2026, 04:30 UTC");
         for none in ["", "2026", "2026-13-01", "2026-00-01", "2026-01-x"] {
             assert_eq!(long(none), none);
         }

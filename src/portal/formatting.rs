@@ -54,6 +54,16 @@ pub(crate) fn moment(unix_seconds: i64) -> Markup {
     html! { time datetime=(timestamp::shown(unix_seconds)) title=(shown) { (shown) } }
 }
 
+/// A point in time, as [`moment`] has it, but without seconds.
+pub(crate) fn minute(unix_seconds: i64) -> Markup {
+    let format =
+        format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
+    let time = OffsetDateTime::from_unix_timestamp(unix_seconds).ok();
+    let shown = time.and_then(|time| time.format(format).ok());
+    let shown = shown.unwrap_or_default();
+    html! { time datetime=(timestamp::shown(unix_seconds)) title=(shown) data-to="minute" { (shown) } }
+}
+
 /// A duration in milliseconds, seconds or minutes.
 pub(crate) fn duration(ms: i64) -> String {
     match ms.max(0) {
@@ -97,6 +107,10 @@ mod tests {
         let shown = moment(1_800_000_000).into_string();
         let expected = "<time datetime=\"2027-01-15T08:00:00Z\" title=\"15 Jan 2027, 08:00:00 UTC\">\
                         15 Jan 2027, 08:00:00 UTC</time>";
+        assert_eq!(shown, expected);
+        let shown = minute(1_800_000_000).into_string();
+        let expected = "<time datetime=\"2027-01-15T08:00:00Z\" title=\"15 Jan 2027, 08:00 UTC\" \
+                        data-to=\"minute\">15 Jan 2027, 08:00 UTC</time>";
         assert_eq!(shown, expected);
     }
 }

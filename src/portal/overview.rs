@@ -13,7 +13,11 @@ use super::{
     layout::{self, Page, Place},
     notice,
     playground::is_playground_key,
-    requests,
+    requests::{
+        self,
+        filter::Filter,
+        merged::{Of, Requests},
+    },
     rights::Right,
     session::SignedIn,
     sight::Sight,
@@ -22,7 +26,7 @@ use super::{
 use crate::{
     base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Balances, CallsFound, CallsPage, DayUse, Grant, GrantLeft, Key, KeyState, SumsOf},
+    ledger::{Balances, DayUse, Grant, GrantLeft, Key, KeyState, SumsOf},
 };
 
 mod pace;
@@ -41,30 +45,23 @@ pub(crate) async fn show(
     let days = days::last(READ_DAYS, timestamp::now());
     let (from, today) = (&days[0], &days[days.len() - 1]);
     let sight = Sight::of(&gateway, &me).await?;
-    let latest = CallsPage {
+    let of = Of {
         account_id: Some(account),
         seen: sight.calls(),
-        limit: SHOWN_REQUESTS,
-        ..CallsPage::default()
     };
-    let (balances, left, mut rows, live_keys, latest) = tokio::try_join!(
+    let (balances, left, mut rows, live_keys) = tokio::try_join!(
         ledger.balances(account),
         ledger.grants_left(account),
         ledger.usage_days(account, (from, today), sight.sums(SumsOf::Day)),
         ledger.keys(account),
-        ledger.calls_page(&latest),
     )?;
     sight.restrict(&gateway, &mut rows).await?;
-    let CallsFound {
-        calls,
-        searched_to_ms,
-    } = latest;
-    let is_new = calls.is_empty() && searched_to_ms.is_none();
+    let latest = Requests::read(&gateway, &Filter::default(), of, SHOWN_REQUESTS).await?;
+    let is_new = latest.rows.is_empty() && latest.next().is_none();
     let mut own = live_keys.iter().filter(|key| me.sees_key(key));
     let is_ready = |key: &Key| key.state == KeyState::Active && !is_playground_key(key);
     let has_key = own.any(is_ready);
-    let used = calls.iter().map(|call| call.payer.key_id.as_str());
-    let mut keys = ledger.keys_with_ids(used).await?;
+    let mut keys = ledger.keys_with_ids(latest.key_ids()).await?;
     keys.retain(|key| me.sees_key(key));
     let content = html! {
         h1 { "Overview" }
@@ -72,7 +69,7 @@ pub(crate) async fn show(
             p.problem role="alert" { "This account is closed: requests with its keys are refused." }
         }
         @if me.may(Right::Billing) {
-            (notice::credit(&gateway.alerts, &balances, &left, !calls.is_empty()))
+            (notice::credit(&gateway.alerts, &balances, &left, !is_new))
         }
         (cards(&me, (&balances, &left), &days, &rows))
         @if !rows.is_empty() { div.charts { (chart(&days, &rows)) } }
@@ -81,7 +78,7 @@ pub(crate) async fn show(
             (first_steps(&gateway, &me, has_key, &balances))
         } @else if me.may(Right::Requests) {
             h2 { "Latest requests" }
-            (requests::table(&calls, &keys))
+            (requests::listed(&latest.rows, &keys))
             p { a href="/portal/requests" { "All requests" } }
         }
     };
@@ -105,9 +102,9 @@ fn cards(
     let tokens: u64 = in_week().map(|row| row.prompt + row.completion).sum();
     html! {
         div.grid {
-            @if me.may(Right::Billing) { (balance_card(balances, left, pace::days_left(balances.balance, days, rows))) }
+            @if me.may(Right::Billing) { (balance_card(balances, left, pace::days_left(left, timestamp::now(), days, rows))) }
             section.card {
-                h2 { "Spent today" }
+                h2 title="Since midnight in UTC" { "Spent today" }
                 p.figure title=(money(spent_today)) { (money_rounded(spent_today)) }
                 p.muted title=(money(spent_week)) { (money_rounded(spent_week)) " in 7 days" }
                 p.muted title=(money(spent_month)) { (money_rounded(spent_month)) " this month" }
@@ -157,7 +154,7 @@ fn balance_card(balances: &Balances, left: &[GrantLeft], days_left: Option<i64>)
             h2 { "Balance" }
             p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
             @if let Some(days) = days_left {
-                p title="The balance divided by the mean daily cost of the last 7 days, without today" {
+                p title="At the mean daily cost of the last 7 days, without today; only credit that is spent before it expires counts" {
                     "At this pace, " (pace::in_words(days))
                 }
             }

@@ -11,12 +11,13 @@ mod open;
 mod outcome;
 pub(crate) mod refused;
 pub(crate) mod refused_details;
+pub(crate) mod refused_filter;
 mod remedy;
 pub(crate) mod times;
 
 pub(crate) use self::{
-    details::{agent, cost, retries},
-    list::{show, table},
+    details::{agent, chosen, cost, retries},
+    list::{listed, show},
     open::{find, show as show_details},
     outcome::{label as outcome_label, operator_label},
 };

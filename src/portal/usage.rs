@@ -187,6 +187,7 @@ pub(crate) async fn show(
     };
     let content = html! {
         h1 { "Usage" }
+        @if used.bars.step.is_some() { p.muted data-zone-note { "Times are in UTC." } }
         (choices(period, shown))
         (totals(&Totals::of(&used.rows), replays, &latencies.all))
         (parts)
@@ -308,6 +309,7 @@ fn group_table(by: GroupBy, groups: &[Group], latencies: &Latencies<'_>) -> Mark
         GroupBy::Project => ("Usage by project", "Project"),
         GroupBy::Member => ("Usage by member", "Member"),
     };
+    let name = html! { (name) };
     let rows = html! {
         @for group in groups {
             @let latency = latencies.group(group.id);
@@ -323,7 +325,7 @@ fn group_table(by: GroupBy, groups: &[Group], latencies: &Latencies<'_>) -> Mark
         }
     };
     let more = ["Time to first token", "Duration"];
-    table(caption, name, &more, groups.is_empty(), &rows)
+    table(caption, &name, &more, groups.is_empty(), &rows)
 }
 
 /// Usage by day, hour or minute, newest first. Those without requests have no row.
@@ -337,21 +339,28 @@ fn time_table(used: &PeriodUsage) -> Markup {
     let rows = html! {
         @for (name, totals) in newest {
             tr {
-                // In UTC like the charts, so not a moment, which a script shows in another time zone.
-                th scope="row" { (days::long(name)) }
+                th scope="row" {
+                    @match timestamp::read(name) {
+                        Some(time) => (formatting::minute(time)),
+                        // Days begin at midnight in UTC for all readers.
+                        None => (days::long(name)),
+                    }
+                }
                 (cells(totals))
             }
         }
     };
+    // A script shows times in the time zone of the reader.
+    let of_time = |name: &str| html! { (name) " " span data-zone { "(UTC)" } };
     let (caption, name) = match used.bars.unit() {
-        "day" => ("Usage by day", "Day (UTC)"),
-        "hour" => ("Usage by hour", "Hour (UTC)"),
-        _ => ("Usage by minute", "Minute (UTC)"),
+        "day" => ("Usage by day", html! { "Day (UTC)" }),
+        "hour" => ("Usage by hour", of_time("Hour")),
+        _ => ("Usage by minute", of_time("Minute")),
     };
-    table(caption, name, &[], used.rows.is_empty(), &rows)
+    table(caption, &name, &[], used.rows.is_empty(), &rows)
 }
 
-fn table(caption: &str, name: &str, more: &[&str], is_empty: bool, rows: &Markup) -> Markup {
+fn table(caption: &str, name: &Markup, more: &[&str], is_empty: bool, rows: &Markup) -> Markup {
     html! {
         (scrolled(caption, &html! {
             table {

@@ -255,6 +255,9 @@ test('an error is shown, the message is kept, and the conversation goes on', asy
   await statusHas(page, 'provider');
   assert.equal(await draft(page), '[[sim status=500]]');
   assert.equal((await textOf(page, '#conversation')).trim(), '');
+  const link = await page.$eval('#playground-status a', ({ textContent, pathname }) => [textContent, pathname]);
+  assert.equal(link[0], 'See the request');
+  assert.match(link[1], /^\/portal\/requests\/play_[0-9a-f]{32}$/);
   await sendMessage(page, 'Are you there?');
   await costs(page, 1);
   assert.match(await textOf(page, ANSWER), /You said: Are you there\?/);

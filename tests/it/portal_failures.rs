@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use crate::support::{admin::Admin, gateway::hello};
+use crate::support::{admin::Admin, console, gateway::hello};
 
 const MODEL: &str = "svc-standard";
 
 #[tokio::test]
 async fn a_failed_request_says_whether_it_is_worth_sending_again() {
     let admin = Admin::open().await;
+    let operator = console::with_token(&admin.gateway).await;
     let again = "It is safe to send the request again";
     for (status, body, expected, other) in [
         (
@@ -52,5 +53,10 @@ async fn a_failed_request_says_whether_it_is_worth_sending_again() {
         assert!(!page.contains(other), "{status}: {page}");
         assert!(!page.contains("Answered by"), "{status}: {page}");
         assert!(page.contains("Nothing was charged."), "{status}: {page}");
+        let path = listed[0].replace("/portal/", "/portal/console/");
+        let page = operator.get(&path).await;
+        let text = page.assert_page();
+        assert!(text.contains("Nothing was charged."), "{status}: {text}");
+        assert!(!text.contains("Answered by"), "{status}: {text}");
     }
 }

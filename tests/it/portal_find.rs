@@ -155,8 +155,48 @@ async fn csv_of_requests_and_of_entries_adds_up_to_the_ledger() {
     assert_eq!(streamed, [false, false, false, true]);
     let cost: i64 = of("cost USD").into_iter().map(nanos).sum();
     assert_eq!(cost, charged(&admin).await);
+    // A refused request, which cost nothing.
+    let path = admin.gateway.url("/v1/chat/completions");
+    let nope = admin.gateway.client.post(path).bearer_auth(&admin.key);
+    let nope = nope.header("x-request-id", "=1+2").json(&hello("=nope"));
+    assert_eq!(nope.send().await.unwrap().status(), 404);
+    for query in ["", "?outcome=errors", "?outcome=refused", "?status=404"] {
+        let csv = admin
+            .browser
+            .get(&format!("/portal/requests.csv{query}"))
+            .await;
+        let lines = fields(&csv.text);
+        assert_eq!(lines[0][20..], ["status", "code", "message"]);
+        assert!(
+            lines.iter().all(|line| line.len() >= lines[0].len()),
+            "{}",
+            csv.text
+        );
+        let first = &lines[1];
+        assert_eq!(
+            (first[2], first[4], first[10]),
+            ("'=1+2", "laptop", "refused")
+        );
+        assert_eq!((first[8], nanos(first[16])), ("'=nope", 0));
+        assert_eq!(first[20..22], ["404", "model_not_found"]);
+        assert!(first[22].contains("`=nope`"), "{}", csv.text);
+        let calls = lines[1..]
+            .iter()
+            .filter(|line| line[1].starts_with("call_"));
+        let expected = match query {
+            "" => 4,
+            "?outcome=errors" => 1,
+            _ => 0,
+        };
+        assert_eq!(
+            (calls.count(), lines.len()),
+            (expected, expected + 2),
+            "{query}"
+        );
+    }
     for (query, count) in [
-        ("outcome=errors", 1),
+        ("outcome=errors&model=svc-standard", 1),
+        ("outcome=provider_failed", 1),
         ("model=svc-basic", 1),
         ("to=2020-01-01", 0),
     ] {
@@ -216,6 +256,13 @@ async fn usage_of_hours_and_minutes_is_that_of_the_ledger() {
             page.contains("Time to first token") && page.contains("<svg"),
             "{range}"
         );
+        let begun = by_time[1][0].ends_with(" UTC");
+        assert_eq!(begun, range.starts_with("range"), "{:?}", by_time[1]);
+        if begun {
+            // A script shows it in the time zone of the reader.
+            assert!(page.contains("data-to=\"minute\"") && page.contains("data-time=\""));
+        }
+        assert!(page.contains("Today (UTC)"));
         let csv = admin
             .browser
             .get(&format!("/portal/usage.csv?{range}"))
@@ -267,7 +314,15 @@ async fn operators_find_requests_by_email_and_upstream() {
     }
     let csv = operator.get("/portal/console/requests.csv").await;
     let lines = fields(&csv.text);
-    assert_eq!(lines[0][20..], ["account ID", "upstream", "failure"]);
+    let last = [
+        "account ID",
+        "upstream",
+        "failure",
+        "status",
+        "code",
+        "message",
+    ];
+    assert_eq!(lines[0][20..], last);
     assert_eq!(lines[1][20..22], [admin.account_id.as_str(), "fake"]);
     let none = operator
         .get("/portal/console/requests?account=nobody%40example.com")

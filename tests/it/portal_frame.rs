@@ -6,12 +6,15 @@ use reqwest::{Method, Response};
 use serde_json::json;
 
 use crate::support::{
-    TestGateway,
+    Answer, TestGateway,
     console::with_token,
     gateway::hello,
     portal::{Browser, FORM, encoded},
+    refused::request_id,
     upstream::{chunk, usage_chunk},
 };
+
+const CONSOLE: &str = "/portal/console";
 
 #[tokio::test]
 async fn a_slash_at_the_end_leads_to_the_start_page() {
@@ -138,15 +141,33 @@ async fn lists_of_the_console_name_accounts() {
     let path = format!("/operator/accounts/{id}");
     let email = gateway.operate(Method::GET, &path, None).await;
     let email = email.assert_ok()["email"].as_str().unwrap().to_owned();
-    gateway.chat(&hello("svc-standard")).await.assert_ok();
+    let answered = gateway.chat(&hello("svc-standard")).await;
+    answered.assert_ok();
+    let refused = gateway.chat(&hello("no-such-model")).await;
     gateway.idle().await;
+    // Someone who can sign in.
+    let person = Browser::signed_in(&gateway).await;
     let browser = with_token(&gateway).await;
     browser.get("/portal/console/limits").await.assert_page();
     let limit = [("account", id), ("model", ""), ("rpm", "60"), ("tpm", "")];
     let set = browser.post("/portal/console/limits", &limit).await;
     assert_eq!(set.status, 303, "{}", set.text);
-    for page in ["requests", "actions", "limits", "margin"] {
-        let seen = browser.get(&format!("/portal/console/{page}")).await;
+    let found = async |answer: &Answer| {
+        let path = format!("{CONSOLE}/requests?id={}", request_id(answer));
+        browser.get(&path).await.header("location").to_owned()
+    };
+    let (called, refused) = (found(&answered).await, found(&refused).await);
+    assert!(called.contains("/call_") && refused.contains("/refused_"));
+    let lists = [
+        "requests",
+        "requests/refused",
+        "actions",
+        "limits",
+        "margin",
+    ];
+    let lists = lists.map(|list| format!("{CONSOLE}/{list}"));
+    for page in lists.into_iter().chain([called, refused]) {
+        let seen = browser.get(&page).await;
         let text = seen.assert_page();
         assert!(
             text.contains(&format!("title=\"{email} · {id}\"")),
@@ -154,5 +175,18 @@ async fn lists_of_the_console_name_accounts() {
         );
         assert!(!text.contains(&format!("<code>{id}</code>")), "{page}");
     }
+    let people = browser.get(&format!("{CONSOLE}/people")).await;
+    let (email, id) = (&person.email, &person.account_id);
+    for told in [
+        format!("title=\"{email} · {id}\""),
+        format!("href=\"{CONSOLE}/accounts/{id}#people\""),
+    ] {
+        assert!(
+            people.assert_page().contains(&told),
+            "{told}: {}",
+            people.text
+        );
+    }
+    assert!(!people.text.contains(&format!("<code>{id}</code>")));
     gateway.stop().await;
 }

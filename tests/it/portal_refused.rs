@@ -192,12 +192,23 @@ async fn refused_requests_are_seen_by_those_who_see_their_keys() {
         "{}",
         details.text
     );
-    let filtered = format!("{list}?account={}", owner.account_id);
-    let filtered = console.get(&filtered).await;
-    assert_eq!(
-        links(filtered.assert_page(), "/portal/console/requests/refused_").len(),
-        2
-    );
+    for told in ["What to do", "Check the spelling of the model’s name."] {
+        assert!(details.text.contains(told), "{told}: {}", details.text);
+    }
+    let email = owner.email.replace('@', "%40");
+    for (query, count) in [
+        (format!("account={}", owner.account_id), 2),
+        (format!("account={email}&last=1h"), 2),
+        (format!("account={email}&to=2020-01-01"), 0),
+        ("model=nope&status=404&code=model_not_found".into(), 3),
+        ("model=nope&status=429".into(), 0),
+    ] {
+        let page = console.get(&format!("{list}?{query}")).await;
+        let listed = links(page.assert_page(), "/portal/console/requests/refused_");
+        assert_eq!(listed.len(), count, "{query}");
+    }
+    let unclear = console.get(&format!("{list}?account=person")).await;
+    assert!(unclear.assert_page().contains("Several accounts match"));
     assert_eq!(status(&owner, &all[0]).await, 404);
 }
 
@@ -206,10 +217,6 @@ async fn the_list_has_pages_and_filters() {
     let admin = Admin::open().await;
     for number in 0..60 {
         let model = if number % 10 == 0 { "other" } else { SCRIPT };
-        if number == 30 {
-            // The page writes what is not written yet: at most fifty at a time are kept.
-            admin.page(REFUSED).await;
-        }
         send(&admin.gateway, &admin.key, &format!("r{number}"), model).await;
     }
     let request = admin.gateway.client.get(admin.gateway.url("/v1/nope"));
@@ -227,9 +234,38 @@ async fn the_list_has_pages_and_filters() {
     assert_eq!(counted[2], ["Unknown path", "route_not_found", "404", "1"]);
     let filter = links(&first, &format!("{REFUSED}?status=404&amp;code=route"));
     assert_eq!(of(&admin.page(&filter[0]).await).len(), 1);
-    let by_model = admin.page(&format!("{REFUSED}?model=other")).await;
-    assert_eq!(of(&by_model).len(), 6);
-    for wrong in ["status=x", "before=x", "status=0"] {
+    let row = rows(&first, "Refused requests, newest first").swap_remove(1);
+    assert_eq!(row[4..6], ["404", "route_not_found"]);
+    assert!(row[6].contains("there is no"), "{row:?}");
+    let (advice, reason) = (&row[7], &row[8]);
+    assert!(advice.starts_with("Check the base URL"), "{row:?}");
+    assert_eq!(reason, "Unknown path");
+    for (query, count) in [
+        ("model=other".to_owned(), 6),
+        ("model=other&last=1h".to_owned(), 6),
+        ("model=other&to=2020-01-01".to_owned(), 0),
+        (format!("code=route_not_found&key={}", admin.key_id), 1),
+        ("key=key_none".to_owned(), 0),
+    ] {
+        let page = admin.page(&format!("{REFUSED}?{query}")).await;
+        assert_eq!(of(&page).len(), count, "{query}");
+    }
+    // The filter stays in the form.
+    let path = format!(
+        "{REFUSED}?key={}&status=404&code=x&from=2020-01-01",
+        admin.key_id
+    );
+    let page = admin.page(&path).await;
+    for told in [
+        "name=\"status\"",
+        "value=\"404\"",
+        "value=\"x\"",
+        "value=\"2020-01-01T00:00:00\"",
+        &format!("<option value=\"{}\" selected>", admin.key_id),
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    for wrong in ["status=x", "before=x", "status=0", "from=soon"] {
         let refused = admin.browser.get(&format!("{REFUSED}?{wrong}")).await;
         assert_eq!(refused.status, 400, "{wrong}");
     }
@@ -292,6 +328,10 @@ async fn the_list_of_requests_has_served_and_refused_ones_in_their_order() {
         ("outcome=refused&project=proj_other", 0),
         ("outcome=refused&session=none", 0),
         ("outcome=refused&to=2020-01-01", 0),
+        ("status=404", 30),
+        ("code=model_not_found&model=nope", 30),
+        ("status=429", 0),
+        ("outcome=answered&status=404", 0),
     ] {
         let page = admin.page(&format!("{LIST}?{query}")).await;
         let listed = links(&page, &format!("{LIST}/"));

@@ -110,9 +110,21 @@ async fn outcomes_are_shown_without_internal_details() {
     admin.gateway.idle().await;
     let listed = admin.listed("/portal/requests?outcome=interrupted").await;
     let page = admin.page(&listed[0]).await;
-    for told in ["broke off before its end", "Streamed"] {
+    let again = "It is safe to send the whole request again.";
+    for told in ["broke off before its end", "Streamed", again] {
         assert!(page.contains(told), "{told}: {page}");
     }
+    // The provider says in the middle that the conversation is too long.
+    let too_long =
+        json!({ "error": { "code": "context_length_exceeded", "message": "Too long." } });
+    let cut = Step::Send(format!("{head}{begun}data: {too_long}\n\n").into_bytes());
+    admin.gateway.upstream.play(vec![cut, Step::Reset]);
+    assert_eq!(chat_with_id(&admin, "long", &stream).await, 200);
+    admin.gateway.idle().await;
+    let listed = admin.listed("/portal/requests?outcome=interrupted").await;
+    let page = admin.page(&listed[0]).await;
+    assert!(page.contains("it will fail again unchanged"), "{page}");
+    assert!(!page.contains("safe to send"), "{page}");
 }
 
 #[tokio::test]

@@ -2,12 +2,15 @@
 
 use reqwest::Method;
 use serde_json::json;
+use tollgate::base::timestamp;
 
 use crate::support::{
-    Plan,
+    Plan, TestGateway,
     admin::{Admin, not_at_midnight, rows},
     gateway::hello,
     models::MODELS,
+    portal::{Browser, PASSWORD},
+    stores,
 };
 
 const MODEL: &str = "svc-standard";
@@ -185,6 +188,78 @@ async fn an_account_without_requests_has_pages_that_say_so() {
     }
     let csv = admin.browser.get("/portal/usage.csv").await;
     assert_eq!(csv.text.lines().count(), 1, "{}", csv.text);
+}
+
+#[tokio::test]
+async fn an_account_with_refused_requests_alone_sees_them_on_its_overview() {
+    let admin = Admin::open().await;
+    let page = admin.page("/portal").await;
+    assert!(page.contains("Your first request"), "{page}");
+    let refused = admin.gateway.chat_as(&admin.key, &hello("nope")).await;
+    assert_eq!(refused.status, 404);
+    let page = admin.page("/portal").await;
+    assert!(!page.contains("Your first request"), "{page}");
+    let latest = rows(&page, "Requests, newest first");
+    assert_eq!((latest.len(), &*latest[1][2]), (2, "nope"), "{latest:?}");
+    assert!(latest[1][7].contains("Unknown model"), "{latest:?}");
+}
+
+#[tokio::test]
+async fn credit_lasts_until_it_is_spent_or_expires() {
+    not_at_midnight().await;
+    let gateway = TestGateway::start().await;
+    let mut browser = Browser::new(&gateway);
+    browser.email = "days@example.com".into();
+    let signed_up = browser.sign_up(&browser.email).await;
+    signed_up.assert_sent_to("/portal");
+    let settings = browser.get("/portal/settings").await;
+    let account = format!("acct_{}", settings.between(">acct_", "<"));
+    let path = format!("/operator/accounts/{account}");
+    let in_two_days = timestamp::shown(timestamp::now() + 2 * 86_400 + 3_600);
+    let expiring = json!({ "amount": "5", "reason": "trial", "expires_at": in_two_days });
+    let operate = async |method, path: &str, body| {
+        let answer = gateway.operate(method, path, Some(body)).await;
+        answer.assert_ok().clone()
+    };
+    let flex = json!({ "track": "business", "tier": "flex" });
+    operate(Method::PATCH, &path, flex).await;
+    operate(Method::POST, &format!("{path}/grants"), expiring).await;
+    let key = json!({ "name": "laptop" });
+    let key = operate(Method::POST, &format!("{path}/keys"), key).await;
+    let key = key["key"].as_str().unwrap();
+    gateway.chat_as(key, &hello(MODEL)).await.assert_ok();
+    gateway.idle().await;
+    // An account of today has no pace yet.
+    let page = browser.get("/portal").await;
+    assert!(
+        !page.assert_page().contains("At this pace"),
+        "{}",
+        page.text
+    );
+
+    // As if it had made the call five days ago.
+    let data = gateway.stop().await;
+    let day = timestamp::shown(timestamp::now() - 5 * 86_400);
+    let day = &day[..10];
+    let earlier = format!("UPDATE usage_days SET day = '{day}' WHERE account_id = '{account}'");
+    stores::execute(data.path(), &earlier).await;
+    let gateway = TestGateway::start_in(data, "").await;
+    let browser = Browser::new(&gateway);
+    let signed_in = browser.sign_in("days@example.com", PASSWORD).await;
+    signed_in.assert_sent_to("/portal");
+    let page = browser.get("/portal").await;
+    let text = page.assert_page();
+    assert!(text.contains("At this pace, about 2 days"), "{text}");
+    // What does not expire lasts longer.
+    let grants = format!("{path}/grants");
+    let lasting = Some(json!({ "amount": "5" }));
+    gateway
+        .operate(Method::POST, &grants, lasting)
+        .await
+        .assert_ok();
+    let page = browser.get("/portal").await;
+    let text = page.assert_page();
+    assert!(text.contains("At this pace, more than a year"), "{text}");
 }
 
 #[tokio::test]

@@ -228,12 +228,12 @@ async fn the_account_sees_requests_with_its_former_keys() {
         }
         let refused = customer.send(&key, CHAT, &hello(MODEL)).await;
         refused.assert_error(401, "authentication_error", Some("invalid_api_key"), None);
-        // It does not say whether the key was ever valid.
-        assert_eq!(refused.error().get("request_url"), None);
+        // It has a page as with any key, and does not say whether this one was ever valid.
+        let path = page_of(&customer.gateway, refused.error());
+        assert_eq!(path, format!("/portal/requests/{}", request_id(&refused)));
         if state == "rotate" {
             continue; // nothing is known of a secret that was replaced without a grace
         }
-        let path = format!("/portal/requests/{}", request_id(&refused));
         let page = customer.page(&path, &refused).await;
         assert!(
             page.contains("Invalid API key") && page.contains("laptop"),
@@ -266,10 +266,18 @@ async fn the_account_sees_requests_with_its_former_keys() {
     }
     // A key of nobody is in no list.
     let unknown = format!("sk-svc-{}", "0".repeat(48));
-    assert_eq!(
-        customer.send(&unknown, CHAT, &hello(MODEL)).await.status,
-        401
-    );
+    let refused = customer.send(&unknown, CHAT, &hello(MODEL)).await;
+    assert_eq!(refused.status, 401);
+    let path = page_of(&customer.gateway, refused.error());
+    let page = customer.browser.get(&path).await;
+    assert_eq!(page.status, 404);
+    for told in [
+        "The last 1,000 refused requests of an account are kept",
+        "at most 30 days",
+        "Request ID or call ID",
+    ] {
+        assert!(page.text.contains(told), "{told}: {}", page.text);
+    }
     assert_eq!(stored(customer.gateway.data.path()).await, (6, 6));
 }
 
@@ -309,10 +317,20 @@ async fn every_form_of_an_error_names_the_page_of_the_request() {
     );
     assert_eq!(stored(customer.gateway.data.path()).await, (4, 4));
 
-    // Nothing without a key, and nothing about keys of nobody.
-    let url = customer.gateway.url(CHAT);
-    let nobody = answer(customer.gateway.client.post(url).json(&hello(MODEL))).await;
-    assert_eq!(nobody.error().get("request_url"), None);
+    // So do errors without a key, of paths outside of the API, and of heads that are refused.
+    let client = &customer.gateway.client;
+    let url = |path: &str| customer.gateway.url(path);
+    let many = (0..=100).fold(client.get(url(CHAT)), |many, _| many.header("a", "b"));
+    for request in [
+        client.post(url(CHAT)).json(&hello(MODEL)),
+        client.get(url("/nowhere")),
+        many,
+    ] {
+        let nobody = answer(request).await;
+        let path = page_of(&customer.gateway, nobody.error());
+        assert_eq!(path, format!("/portal/requests/{}", request_id(&nobody)));
+    }
+    assert_eq!(stored(customer.gateway.data.path()).await, (4, 4));
 }
 
 /// The error events of a stream that breaks off in the middle.

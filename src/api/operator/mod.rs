@@ -43,13 +43,13 @@ pub(crate) use configuration::GONE_SECONDS;
 
 use self::error::OperatorError;
 use crate::{
-    api::{log_requests, loggable, loggable_method, openapi},
+    api::{log_operator_requests, loggable, loggable_method, openapi},
     gateway::Gateway,
     net::drain::drain_unread,
 };
 
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
-    let logged = middleware::from_fn_with_state(gateway.clone(), log_requests);
+    let logged = middleware::from_fn_with_state(gateway.clone(), log_operator_requests);
     Router::new()
         .route(
             "/operator/accounts",

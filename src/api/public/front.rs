@@ -21,7 +21,7 @@ use super::billed::Endpoint;
 use crate::{
     api::{
         Peer, Source,
-        access_log::{Route, logged},
+        access_log::{Listener, Route, logged},
     },
     gateway::Gateway,
     net::{drain::drain_unread, lag},
@@ -88,7 +88,7 @@ impl Front {
         source: Option<&Source>,
     ) -> Response {
         if let Some((gateway, path, endpoint)) = self.billed(&request) {
-            let route = Some(Route::Known(path));
+            let route = (Listener::Public, Some(Route::Known(path)));
             if self.refuses_calls || is_overloaded(gateway) {
                 let refuse = |request, _| std::future::ready(refuse(request));
                 return Box::pin(logged(gateway, route, request, source, refuse)).await;

@@ -8,6 +8,7 @@ contract!(
     the_last_thousand_of_an_account_stay,
     requests_of_a_blocked_account_are_few_among_them,
     pages_follow_each_other_and_keep_to_the_filter,
+    a_filtered_page_of_all_accounts_looks_at_few_records,
     requests_are_found_by_their_ids_within_an_account,
     counts_are_the_sums_of_all_writers,
     old_records_and_counts_are_deleted,
@@ -42,7 +43,7 @@ async fn all(given: &Given, page: RefusedPage<'_>) -> Vec<RefusedRequest> {
         limit: 10_000,
         ..page
     };
-    given.backoffice.refused_page(&page).await.unwrap()
+    given.backoffice.refused_page(&page).await.unwrap().requests
 }
 
 async fn a_record_is_returned_unchanged_and_written_once(given: Given) {
@@ -126,10 +127,12 @@ async fn pages_follow_each_other_and_keep_to_the_filter(given: Given) {
                 limit: 3,
                 ..RefusedPage::default()
             };
-            let found = given.backoffice.refused_page(&page).await.unwrap();
-            let Some(last) = found.last() else { break };
-            before = Some((last.at_ms, last.id.clone()));
-            seen.extend(found);
+            let mut found = given.backoffice.refused_page(&page).await.unwrap();
+            before = found.cut(2);
+            seen.extend(found.requests);
+            if before.is_none() {
+                break;
+            }
         }
         let expected = records.iter();
         let expected = expected.filter(|one| account_id.is_none_or(|id| one.account_id == id));
@@ -199,6 +202,46 @@ async fn pages_follow_each_other_and_keep_to_the_filter(given: Given) {
                 .filter(|one| condition(one) && account_id.is_none_or(|id| one.account_id == id));
             assert!(found.iter().eq(expected), "{page:?}: {found:?}");
         }
+    }
+}
+
+async fn a_filtered_page_of_all_accounts_looks_at_few_records(given: Given) {
+    let mut records: Vec<_> = (0..100).map(|at| refused("acct_1", at)).collect();
+    records[5].model = Some("svc-pro".into());
+    records[95].model = Some("svc-pro".into());
+    given.backoffice.write_refused(&records).await.unwrap();
+    let (mut before, mut pages) = (None, Vec::new());
+    loop {
+        let page = RefusedPage {
+            model: Some("svc-pro"),
+            before: before.as_ref().map(|(at, id): &(i64, String)| (*at, &**id)),
+            limit: 3,
+            ..RefusedPage::default()
+        };
+        let mut found = given.backoffice.refused_page(&page).await.unwrap();
+        let times = found.requests.iter().map(|one| one.at_ms - AT_MS);
+        pages.push((times.collect::<Vec<_>>(), found.searched_to_ms.is_some()));
+        before = found.cut(2);
+        if before.is_none() {
+            break;
+        }
+    }
+    let none = || (Vec::new(), true);
+    assert_eq!(pages, [(vec![95], true), none(), none(), (vec![5], false)]);
+    // Without a filter, and within an account, it goes as far as it has to.
+    for (account_id, model) in [(None, None), (Some("acct_1"), Some("svc-pro"))] {
+        let page = RefusedPage {
+            account_id,
+            model,
+            limit: 1_000,
+            ..RefusedPage::default()
+        };
+        let found = given.backoffice.refused_page(&page).await.unwrap();
+        assert_eq!(found.searched_to_ms, None);
+        assert_eq!(
+            found.requests.last().unwrap().at_ms - AT_MS,
+            if model.is_some() { 5 } else { 0 }
+        );
     }
 }
 

@@ -1,24 +1,23 @@
 //! Refused requests in memory, within bounds.
 
+mod records;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     mem,
 };
 
+use self::records::Records;
 use crate::{
-    backoffice::{BLOCKED, RefusedKind, RefusedRequest},
+    backoffice::{RefusedKind, RefusedRequest},
     base::keys::KeyDigest,
     ledger::Payer,
 };
 
-/// Most records of an account that wait to be written. The newest stay.
-const RECORDS_OF_ACCOUNT: usize = 50;
-/// Most records of a key that is not valid, until its account is known.
-const RECORDS_OF_KEY: usize = 5;
-/// Most records of an account that was refused for having been refused too often: what it did before matters more.
-const RECORDS_OF_BLOCKED: usize = 5;
-/// Most records that wait to be written, at about two kilobytes each.
-const MAX_RECORDS: usize = 2_000;
+/// Most bytes of records that wait to be written: about 12,000 of them. As many again can be on their way to the store.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Most bytes of records with keys that are not valid, until their accounts are known. Anyone can send such keys.
+const MAX_UNRESOLVED_BYTES: usize = 1024 * 1024;
 /// Most kinds that are counted at a time.
 const MAX_KINDS: usize = 16_384;
 /// Most kinds of an account in a minute; further ones are counted without their keys.
@@ -28,19 +27,33 @@ const MAX_UNRESOLVED: usize = 256;
 /// Most keys that are remembered as never valid.
 const MAX_STRANGE: usize = 1_024;
 
-#[derive(Default)]
 pub(super) struct Buffer {
-    /// By account, the oldest first.
-    records: HashMap<String, VecDeque<RefusedRequest>>,
-    record_count: usize,
+    /// By account.
+    records: Records<String>,
     counts: HashMap<RefusedKind, Counted>,
     /// How many kinds each account has in a minute.
     kinds: HashMap<(String, i64), usize>,
-    unresolved: HashMap<Vec<KeyDigest>, Unresolved>,
+    /// How many requests with keys that are not valid there were, by what they are counted by but for account and key.
+    unresolved: HashMap<Vec<KeyDigest>, HashMap<RefusedKind, i64>>,
+    unresolved_records: Records<Vec<KeyDigest>>,
     /// Keys that were never valid, as a lookup has shown.
     strange: HashSet<Vec<KeyDigest>>,
     /// Requests that were not counted because there was no room.
     pub dropped: u64,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self {
+            records: Records::new(MAX_BYTES),
+            counts: HashMap::new(),
+            kinds: HashMap::new(),
+            unresolved: HashMap::new(),
+            unresolved_records: Records::new(MAX_UNRESOLVED_BYTES),
+            strange: HashSet::new(),
+            dropped: 0,
+        }
+    }
 }
 
 /// How many requests of a kind were refused. A kind includes its time, by minute.
@@ -56,7 +69,6 @@ pub(super) struct Unresolved {
     pub keys: Vec<KeyDigest>,
     /// The newest of them, the oldest first.
     records: VecDeque<RefusedRequest>,
-    /// How many there were, by what they are counted by but for account and key.
     counts: HashMap<RefusedKind, i64>,
 }
 
@@ -71,14 +83,9 @@ impl Buffer {
             self.dropped += 1;
             return;
         }
-        let unresolved = self.unresolved.entry(keys);
-        let unresolved = unresolved.or_insert_with_key(|keys| Unresolved {
-            keys: keys.clone(),
-            records: VecDeque::new(),
-            counts: HashMap::new(),
-        });
-        *unresolved.counts.entry(kind(&refused)).or_default() += 1;
-        push(&mut unresolved.records, refused, RECORDS_OF_KEY);
+        let counts = self.unresolved.entry(keys.clone()).or_default();
+        *counts.entry(kind(&refused)).or_default() += 1;
+        self.unresolved_records.add(keys, refused);
     }
 
     /// Whether these keys are known to have never been valid.
@@ -116,36 +123,41 @@ impl Buffer {
     }
 
     pub(super) fn take_unresolved(&mut self) -> Vec<Unresolved> {
-        mem::take(&mut self.unresolved).into_values().collect()
+        let mut records: HashMap<_, _> = self.unresolved_records.take().collect();
+        let all = mem::take(&mut self.unresolved).into_iter();
+        let all = all.map(|(keys, counts)| Unresolved {
+            records: records.remove(&keys).unwrap_or_default(),
+            counts,
+            keys,
+        });
+        all.collect()
     }
 
-    /// Keeps what could not be looked up, as far as there is room.
+    /// Keeps what could not be looked up, as far as there is room, before what came since.
     pub(super) fn put_back_unresolved(&mut self, all: Vec<Unresolved>) {
-        for mut one in all {
-            let Some(newer) = self.unresolved.get_mut(&one.keys) else {
-                if self.unresolved.len() < MAX_UNRESOLVED {
-                    self.unresolved.insert(one.keys.clone(), one);
-                } else {
-                    let requests: i64 = one.counts.values().sum();
-                    self.dropped += requests.unsigned_abs();
-                }
+        let newer = self.take_unresolved();
+        for one in all.into_iter().chain(newer) {
+            if self.unresolved.len() >= MAX_UNRESOLVED && !self.unresolved.contains_key(&one.keys) {
+                let requests: i64 = one.counts.values().sum();
+                self.dropped += requests.unsigned_abs();
                 continue;
-            };
+            }
+            for refused in one.records {
+                self.unresolved_records.add(one.keys.clone(), refused);
+            }
+            let counts = self.unresolved.entry(one.keys).or_default();
             for (kind, requests) in one.counts {
-                *newer.counts.entry(kind).or_default() += requests;
+                *counts.entry(kind).or_default() += requests;
             }
-            for refused in newer.records.drain(..) {
-                push(&mut one.records, refused, RECORDS_OF_KEY);
-            }
-            newer.records = one.records;
         }
     }
 
     /// All records, the oldest of an account first.
     pub(super) fn take_records(&mut self) -> Vec<RefusedRequest> {
-        self.record_count = 0;
-        let accounts = mem::take(&mut self.records).into_values();
-        accounts.flatten().collect()
+        self.records
+            .take()
+            .flat_map(|(_, records)| records)
+            .collect()
     }
 
     /// Keeps records that could not be written, beside newer ones.
@@ -212,32 +224,8 @@ impl Buffer {
     }
 
     fn keep(&mut self, refused: RefusedRequest) {
-        let is_full = self.record_count >= MAX_RECORDS;
-        if is_full && !self.records.contains_key(&refused.account_id) {
-            return; // it is counted
-        }
-        let of_account = self.records.entry(refused.account_id.clone()).or_default();
-        let before = of_account.len();
-        if refused.code == BLOCKED {
-            let blocked = of_account.iter().filter(|one| one.code == BLOCKED);
-            if blocked.count() >= RECORDS_OF_BLOCKED {
-                return; // it is counted
-            }
-        }
-        if is_full {
-            of_account.pop_front();
-        }
-        push(of_account, refused, RECORDS_OF_ACCOUNT);
-        self.record_count = self.record_count + of_account.len() - before;
+        self.records.add(refused.account_id.clone(), refused);
     }
-}
-
-/// Adds a record, in place of the oldest one if there are too many.
-fn push(records: &mut VecDeque<RefusedRequest>, refused: RefusedRequest, most: usize) {
-    if records.len() >= most {
-        records.pop_front();
-    }
-    records.push_back(refused);
 }
 
 fn kind(refused: &RefusedRequest) -> RefusedKind {

@@ -1,8 +1,9 @@
 //! Records of refused requests, on their way from requests to the backoffice.
 //!
 //! A request puts its record into memory; a job writes about once a second what came since. Of each account the newest
-//! are written, and all are counted, so that a client that is refused very often costs no more than one that is refused
-//! often. If memory for accounts and counts is used up, further ones are dropped, which is logged.
+//! thousand are written, as many as are kept of it, so that the page of each of a burst opens; and all are counted.
+//! Records have 8 MiB of memory, in which accounts with few come before those with many, and as much while they are
+//! written. If memory for counts is used up, further ones are dropped, which is logged.
 //!
 //! If the store fails, or a page that waits for a write is closed, records wait for the next attempt, as many as there is
 //! room for; counts lose nothing.
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// Records in one transaction.
-const RECORDS_AT_ONCE: usize = 50;
+const RECORDS_AT_ONCE: usize = 200;
 /// Counts in one transaction.
 const COUNTS_AT_ONCE: usize = 50;
 

@@ -69,6 +69,12 @@ const playgroundRequests = (form) => {
     return `play_${[...random].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   };
 
+  // An error, with the path of the page that shows the request.
+  const failure = (error, message) => {
+    const path = error?.request_url && new URL(error.request_url, location.href).pathname;
+    return Object.assign(new Error(error?.message ?? message), { path });
+  };
+
   // Asks a model, and adds to the answer what arrives of it.
   const stream = async (answer, body, signal, onText) => {
     const started = performance.now();
@@ -80,11 +86,11 @@ const playgroundRequests = (form) => {
     });
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
       const failed = await response.json().catch(() => null);
-      throw new Error(failed?.error?.message ?? `The server responded with status ${response.status}. Reload the page.`);
+      throw failure(failed?.error, `The server responded with status ${response.status}. Reload the page.`);
     }
     answer.routed = response.headers.get("x-routed-model");
     for await (const event of events(response)) {
-      if (event.error) throw new Error(event.error.message);
+      if (event.error) throw failure(event.error);
       const [choice] = event.choices ?? [];
       const text = choice?.delta?.content ?? "";
       answer.finish = choice?.finish_reason ?? answer.finish;

@@ -50,13 +50,22 @@ const conversationView = (() => {
     return state === "stopped" ? [amount, " for the whole answer: ", tokens(charge)] : [amount, ` · ${tokens(charge)}`];
   };
 
+  // What went wrong, with a link to the page that says what to do.
+  const problem = ({ error, errorPath }) => {
+    if (!errorPath) return [error];
+    const link = document.createElement("a");
+    link.href = errorPath;
+    link.textContent = "See the request";
+    return [error, " ", link];
+  };
+
   // The line below an answer.
   const meta = (answer) => {
     const line = make("p", "meta");
     const words = [];
     const said = STATES[answer.state] ?? FINISHES[answer.finish];
     if (said) words.push([said]);
-    if (answer.error) words.push([answer.error]);
+    if (answer.error) words.push(problem(answer));
     words.push(charged(answer));
     if (answer.firstMs !== undefined) words.push([`first token after ${seconds(answer.firstMs)}`]);
     if (answer.totalMs !== undefined && answer.state === "done") words.push([`${seconds(answer.totalMs)} in total`]);
@@ -114,5 +123,5 @@ const conversationView = (() => {
     return { element, asked, answers, remove };
   };
 
-  return { turnView, parts, isOver };
+  return { turnView, parts, isOver, problem };
 })();

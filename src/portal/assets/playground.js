@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { turnView, parts, isOver } = conversationView;
+  const { turnView, parts, isOver, problem } = conversationView;
   const LOST = "The connection was lost.";
   const MOST_MODELS = 4;
   const STORE = "playground";
@@ -60,6 +60,7 @@
       mayRun = isStopped || error instanceof TypeError;
       answer.state = isStopped ? "stopped" : answer.text ? "broken" : "failed";
       if (answer.state !== "stopped") answer.error = error instanceof TypeError ? LOST : error.message;
+      if (answer.state !== "stopped" && error.path) answer.errorPath = error.path;
       if (answer.state === "failed" && mayRun) answer.error += " If the model answered, you pay for it: see Requests.";
     }
     running.delete(answer);
@@ -109,7 +110,8 @@
       turns = turns.filter((other) => other !== turn);
       views.get(turn)?.element.remove();
       if (!message.value) message.value = turn.text;
-      status.textContent = named(({ error }) => error);
+      const words = answers.map((answer) => [answers.length > 1 ? `${answer.model}: ` : "", ...problem(answer), " "]);
+      status.replaceChildren(...words.flat());
     } else if (answers.some(({ state }) => state === "stopped")) {
       status.textContent = "Stopped. The model still writes its answer, and you pay for all of it: the cost follows.";
     } else {

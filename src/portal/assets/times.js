@@ -6,8 +6,9 @@ const isUtc = (date) => date.getTimezoneOffset() === 0;
 const two = (number) => String(number).padStart(2, "0");
 const month = new Intl.DateTimeFormat("en-US", { month: "short" });
 
-function shown(date) {
-  const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");
+function shown(date, to) {
+  const parts = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two);
+  const time = parts.slice(0, to === "minute" ? 2 : 3).join(":");
   return `${date.getDate()} ${month.format(date)} ${date.getFullYear()}, ${time}`;
 }
 
@@ -16,9 +17,16 @@ function showTimes() {
     const date = new Date(time.dateTime);
     if (Number.isNaN(date.getTime()) || isUtc(date)) continue;
     time.dataset.shown = "";
-    time.textContent = shown(date);
+    time.textContent = shown(date, time.dataset.to);
   }
   if (isUtc(new Date())) return;
+  // The axes of charts, and what says that times without this script are in UTC.
+  for (const mark of document.querySelectorAll("svg [data-time]:not([data-shown])")) {
+    const date = new Date(mark.dataset.time);
+    mark.dataset.shown = "";
+    mark.textContent = [date.getHours(), date.getMinutes()].map(two).join(":");
+  }
+  for (const zone of document.querySelectorAll("th > [data-zone], figcaption > [data-zone]")) zone.hidden = true;
   for (const note of document.querySelectorAll("[data-zone-note]")) {
     note.textContent = `Times are in your time zone, ${zone}; hover over one to see UTC.`;
   }

@@ -39,12 +39,18 @@ impl AccountNames {
     /// A link to the account's page: its name or else its email address, with the address and the ID as a tooltip. An
     /// unknown account is shown by its ID.
     pub(crate) fn link(&self, id: &str) -> Markup {
+        self.link_to(id, "")
+    }
+
+    /// The same link to a part of the page, e.g. `#people`.
+    pub(crate) fn link_to(&self, id: &str, part: &str) -> Markup {
+        let path = accounts::path(id) + part;
         html! {
             @match self.0.get(id) {
                 Some(Account { email, .. }) => {
-                    a.account href=(accounts::path(id)) title={ (email) " · " (id) } { (self.name(id)) }
+                    a.account href=(path) title={ (email) " · " (id) } { (self.name(id)) }
                 },
-                None => a href=(accounts::path(id)) { code { (id) } },
+                None => a href=(path) { code { (id) } },
             }
         }
     }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::{
     access::{OperatorForm, SignedInOperator},
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(crate) async fn show(me: SignedInOperator) -> Page {
-    page(&me, None)
+    page(&me, &html! {})
 }
 
 pub(crate) async fn run(
@@ -31,10 +31,12 @@ pub(crate) async fn run(
     OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Page, PortalError> {
     let audit = me.actions(&gateway).audit().await?;
-    Ok(page(&me, Some(&audit)))
+    let ids = audit.violations.iter().map(|one| one.account_id.as_str());
+    let names = AccountNames::read(&gateway, ids).await?;
+    Ok(page(&me, &result(&audit, &names)))
 }
 
-fn page(me: &SignedInOperator, found: Option<&Audit>) -> Page {
+fn page(me: &SignedInOperator, result: &Markup) -> Page {
     let content = html! {
         h1 { "Audit" }
         p.muted { "Recomputes every balance from the account's entries. Accounts that changed are audited every minute anyway; an account whose entries do not add up is frozen." }
@@ -42,12 +44,12 @@ fn page(me: &SignedInOperator, found: Option<&Audit>) -> Page {
             (me.token_field())
             button.primary type="submit" { "Run audit" }
         }
-        @if let Some(audit) = found { (result(audit)) }
+        (result)
     };
     frame::page(me, Place::Audit, "Audit", &content)
 }
 
-fn result(audit: &Audit) -> Markup {
+fn result(audit: &Audit, names: &AccountNames) -> Markup {
     let took = i64::try_from(audit.took.as_millis()).unwrap_or(i64::MAX);
     let accounts = u64::try_from(audit.accounts.len()).unwrap_or(u64::MAX);
     html! {
@@ -63,12 +65,12 @@ fn result(audit: &Audit) -> Markup {
                     @for stray in &audit.stray_holds { dd { code { (stray.call) } } }
                 }
             }
-            @if !audit.violations.is_empty() { (scrolled("Violations", &violations(&audit.violations))) }
+            @if !audit.violations.is_empty() { (scrolled("Violations", &violations(&audit.violations, names))) }
         }
     }
 }
 
-fn violations(violations: &[Violation]) -> Markup {
+fn violations(violations: &[Violation], names: &AccountNames) -> Markup {
     html! {
         table {
             caption { "Mismatches" }
@@ -76,7 +78,7 @@ fn violations(violations: &[Violation]) -> Markup {
             tbody {
                 @for violation in violations {
                     tr {
-                        th scope="row" { a href=(accounts::path(&violation.account_id)) { code { (violation.account_id) } } }
+                        th scope="row" { (names.link(&violation.account_id)) }
                         td.failure { (violation.what) }
                     }
                 }

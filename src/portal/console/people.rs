@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedInOperator,
-    accounts::path,
+    account_names::AccountNames,
     frame::{self, Place, search},
     paging,
 };
@@ -51,6 +51,8 @@ pub(crate) async fn list(
         )
     });
     let newest = (!is_first).then_some(newest);
+    let ids = people.iter().map(|person| person.account_id.as_str());
+    let names = AccountNames::read(&gateway, ids).await?;
     let content = html! {
         h1 { "People" }
         p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
@@ -58,14 +60,14 @@ pub(crate) async fn list(
         @if people.is_empty() {
             p.empty { @if is_first { "No matching people." } @else { "No older people." } }
         } @else {
-            (scrolled("People", &table(&people)))
+            (scrolled("People", &table(&people, &names)))
         }
         (paging::links("people", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::People, "People", &content))
 }
 
-fn table(people: &[Person]) -> Markup {
+fn table(people: &[Person], names: &AccountNames) -> Markup {
     html! {
         table {
             caption { "People, newest first" }
@@ -82,7 +84,7 @@ fn table(people: &[Person]) -> Markup {
                         th scope="row" { (person.email) }
                         td { (name(person)) }
                         td { (role(person.role)) }
-                        td { a href={ (path(&person.account_id)) "#people" } { code { (person.account_id) } } }
+                        td { (names.link_to(&person.account_id, "#people")) }
                         td { (moment(person.created_at)) }
                     }
                 }

@@ -7,20 +7,26 @@ use maud::{Markup, html};
 
 use super::{
     access::SignedInOperator,
-    accounts,
+    account_filter::AccountFilter,
+    account_names::AccountNames,
     frame::{self, Place},
     paging, requests,
 };
 use crate::{
-    backoffice::{RefusedPage, RefusedRequest},
+    backoffice::{RefusedFound, RefusedRequest},
+    base::timestamp,
     gateway::Gateway,
     portal::{
         error::PortalError,
         formatting::moment,
         layout::{self, Page},
         query::ReadQuery,
-        requests::refused::{self as customers, RefusedQuery, list_url},
-        requests::refused_details::{HowOften, facts, verdict},
+        requests::{
+            list::{model_input, searched},
+            refused as customers,
+            refused_details::{HowOften, advice, facts, verdict},
+            refused_filter::{RefusedFilter, RefusedQuery, error_inputs},
+        },
         table::scrolled,
     },
 };
@@ -33,24 +39,41 @@ pub(crate) async fn list(
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<RefusedQuery>,
 ) -> Result<Page, PortalError> {
-    let page = query.page()?;
+    let filter = RefusedFilter::read(&query)?;
+    let account = AccountFilter::find(&gateway, filter.account).await?;
     gateway.write_refused_now().await;
-    let mut refused = gateway.backoffice.refused_page(&page).await?;
-    let older = paging::cut(&mut refused).map(|last| list_url(PATH, &page, Some(last)));
-    let newest = page.before.is_some().then(|| list_url(PATH, &page, None));
-    let since = customers::this_minute() - MINUTES_OF_DAY;
-    let counts = gateway.backoffice.refused_counts(page.account_id, since);
-    let counts = counts.await?;
+    let mut found = RefusedFound::default();
+    let mut counts = Vec::new();
+    if let Ok(account_id) = account.id() {
+        let page = filter.page(account_id, timestamp::now());
+        found = gateway.backoffice.refused_page(&page).await?;
+        let since = customers::this_minute() - MINUTES_OF_DAY;
+        let counted = gateway.backoffice.refused_counts(account_id, since);
+        counts = counted.await?;
+    }
+    let searched_to_ms = found.searched_to_ms;
+    let older = found.cut(paging::PAGE_SIZE);
+    let refused = found.requests;
+    let ids = refused.iter().map(|one| one.account_id.as_str());
+    let names = AccountNames::read(&gateway, ids).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/requests" { "All requests" } }
         h1 { "Refused requests" }
-        p.muted { "Requests with a known API key that got an error before a model was called. The last 1,000 of each account are kept, for at most 30 days." }
+        p.muted {
+            "Requests with a known API key that got an error before a model was called. " (customers::KEPT) " "
+            span data-zone-note { "Times are in UTC." }
+        }
         (requests::find_form(""))
         (customers::last_day(&counts, PATH))
         h2 { "Latest" }
-        (customers::filter_note(&page, PATH))
-        (table(&refused))
-        (paging::links("requests", newest.as_deref(), older.as_deref()))
+        (filter_form(&gateway, &filter))
+        @if let Err(message) = account.id() {
+            p.problem role="alert" { (message) }
+        } @else {
+            (table(&refused, &names))
+            (searched(searched_to_ms))
+        }
+        (customers::links(&filter, PATH, older))
     };
     Ok(frame::page(
         &me,
@@ -60,6 +83,20 @@ pub(crate) async fn list(
     ))
 }
 
+fn filter_form(gateway: &Gateway, filter: &RefusedFilter<'_>) -> Markup {
+    html! {
+        form.inline method="get" action=(PATH) {
+            (filter.times.inputs())
+            (requests::field("Account", "account", filter.account, "ID or email"))
+            (requests::field("Key", "key", filter.key, "key_…"))
+            (model_input(gateway, filter.model))
+            (error_inputs(filter.status, filter.code))
+            button type="submit" { "Show" }
+            @if !filter.is_any() { a.button href=(PATH) { "Show all" } }
+        }
+    }
+}
+
 /// The page of a refused request.
 pub(super) async fn details(
     gateway: &Gateway,
@@ -67,23 +104,25 @@ pub(super) async fn details(
     one: &RefusedRequest,
 ) -> Result<Page, PortalError> {
     let often = HowOften::of(gateway, one).await?;
-    let page = RefusedPage {
-        account_id: Some(&one.account_id),
-        key_id: Some(&one.key_id),
+    let same = RefusedFilter {
+        account: Some(&one.account_id),
+        key: Some(&one.key_id),
         status: Some(one.status),
         code: Some(&one.code),
-        ..RefusedPage::default()
+        ..RefusedFilter::default()
     };
+    let names = AccountNames::read(gateway, [one.account_id.as_str()]).await?;
     let content = html! {
         nav.back aria-label="Back" { a href=(PATH) { "Refused requests" } }
         h1 { "Refused request " code.whole { (one.id) } }
         (verdict(one))
+        section { (advice(one)) }
         dl {
-            dt { "Account" } dd { a href=(accounts::path(&one.account_id)) { code { (one.account_id) } } }
+            dt { "Account" } dd { (names.link(&one.account_id)) }
             dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&one.key_id)) } { code { (one.key_id) } } }
             (facts(one))
         }
-        (often.shown(&list_url(PATH, &page, None)))
+        (often.shown(&same.path(PATH, None)))
     };
     Ok(frame::page(
         me,
@@ -93,7 +132,7 @@ pub(super) async fn details(
     ))
 }
 
-pub(super) fn table(refused: &[RefusedRequest]) -> Markup {
+pub(super) fn table(refused: &[RefusedRequest], names: &AccountNames) -> Markup {
     if refused.is_empty() {
         return html! { p.empty { "No matching requests." } };
     }
@@ -109,17 +148,17 @@ pub(super) fn table(refused: &[RefusedRequest]) -> Markup {
                 th scope="col" { "Code" }
                 th scope="col" { "Message" }
             } }
-            tbody { @for one in refused { (row(one)) } }
+            tbody { @for one in refused { (row(one, names)) } }
         }
     };
     scrolled("Refused requests", &table)
 }
 
-fn row(one: &RefusedRequest) -> Markup {
+fn row(one: &RefusedRequest, names: &AccountNames) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(requests::path(&one.id)) { (moment(one.at_ms.div_euclid(1_000))) } }
-            td { a href=(accounts::path(&one.account_id)) { code { (one.account_id) } } }
+            td { (names.link(&one.account_id)) }
             td { (customers::model(one)) }
             td { (customers::endpoint(one)) }
             td.number { (one.status) }

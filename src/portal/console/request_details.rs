@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     access::{Id, SignedInOperator},
-    accounts,
+    account_names::AccountNames,
     frame::{self, Place},
     refused,
     requests::{outcome, path},
@@ -43,12 +43,13 @@ pub(crate) async fn show(
     let mut others = gateway.ledger.find_calls(&call.request_id).await?;
     others.retain(|other| other.id != call.id);
     let replays = gateway.ledger.replays_of(call.id).await?;
+    let names = AccountNames::read(&gateway, [call.account_id.as_str()]).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
         p { (outcome(call.outcome)) }
         @if let Some(failure) = &call.failure { p.problem.failure { (failure) } }
-        (facts(&call))
+        (facts(&call, &names))
         (attempts(&call.attempts))
         (customers::cost(&call))
         (steps(&call.steps))
@@ -64,15 +65,15 @@ pub(crate) async fn show(
     Ok(frame::page(&me, Place::Requests, "Request", &content))
 }
 
-fn facts(call: &Call) -> Markup {
+fn facts(call: &Call, names: &AccountNames) -> Markup {
     let first_byte = call.first_byte_ms.map(|at| at - call.admitted_ms);
     html! {
         dl {
             dt { "Request ID" } dd { code.whole { (call.request_id) } }
-            dt { "Account" } dd { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
+            dt { "Account" } dd { (names.link(&call.account_id)) }
             dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.payer.key_id)) } { code { (call.payer.key_id) } } }
             dt { "Requested model" } dd { code { (call.model) } }
-            dt { "Answered by" } dd { code { (call.routed_model) } }
+            (customers::chosen(call))
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
             dt { "Response" } dd { @if call.stream { "Streamed" } @else { "Not streamed" } }
             dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }

@@ -28,10 +28,11 @@ use crate::{
         query::{ReadQuery, non_empty},
         requests::{
             csv,
-            filter::{Ended, Filter, RequestsQuery},
+            filter::{Filter, RequestsQuery},
             list as customers,
             merged::{Listed, Of, Requests},
             operator_label, refused as customers_refused,
+            refused_filter::error_inputs,
         },
         table::scrolled,
     },
@@ -68,7 +69,7 @@ pub(crate) async fn list(
                 account_id,
                 ..Of::default()
             };
-            Requests::read(&gateway, &filter, of).await?
+            Requests::read(&gateway, &filter, of, paging::PAGE_SIZE).await?
         }
         Err(_) => Requests::default(),
     };
@@ -87,10 +88,10 @@ pub(crate) async fn list(
             p.problem role="alert" { (message) }
         } @else {
             (listed(&found.rows, &names))
-            (customers::searched(&found))
+            (customers::searched(found.searched_to_ms))
         }
         (paging::links("requests", newest.as_deref(), older.as_deref()))
-        @if filter.ended != Ended::Refused { p { a.button href=(csv) download { "Download as CSV" } } }
+        p { a.button href=(csv) download { "Download as CSV" } }
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
 }
@@ -123,7 +124,9 @@ async fn find_by_id(
         ([], [only]) => return Ok(layout::redirect(&path(&only.id))),
         _ => {}
     }
-    let names = names(gateway, &calls).await?;
+    let of_calls = calls.iter().map(|call| call.account_id.as_str());
+    let of_refused = refused.iter().map(|one| one.account_id.as_str());
+    let names = AccountNames::read(gateway, of_calls.chain(of_refused)).await?;
     let content = html! {
         h1 { "Requests" }
         (find_form(id))
@@ -133,7 +136,7 @@ async fn find_by_id(
             p { (formatting::count((calls.len() + refused.len()) as u64)) " requests have this ID." }
         }
         @if !calls.is_empty() { (table(&calls, &names)) }
-        @if !refused.is_empty() { (refused::table(&refused)) }
+        @if !refused.is_empty() { (refused::table(&refused, &names)) }
         p { a href="/portal/console/requests" { "All requests" } }
     };
     Ok(frame::page(me, Place::Requests, "Requests", &content).into_response())
@@ -151,16 +154,6 @@ pub(super) fn find_form(id: &str) -> Markup {
 }
 
 fn filter_form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
-    let field = |label: &str, name: &str, value: Option<&str>, hint: &str| {
-        html! {
-            label { (label) input type="text" name=(name) value=(value.unwrap_or_default()) placeholder=(hint) autocomplete="off"; }
-        }
-    };
-    let is_narrow = filter
-        .project
-        .or(filter.member)
-        .or(filter.session)
-        .is_some();
     html! {
         form.inline method="get" action=(LIST) {
             (filter.times.inputs())
@@ -171,14 +164,24 @@ fn filter_form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
             label { "Outcome"
                 select name="outcome" { (filter.ended.options(operator_label)) }
             }
-            details open[is_narrow] {
+            details open[filter.is_narrow()] {
                 summary { "More filters" }
                 (field("Project", "project", filter.project, "proj_… or default"))
                 (field("Member", "member", filter.member, "person_…"))
                 (field("Session of a coding agent", "session", filter.session, "All sessions"))
+                (error_inputs(filter.status, filter.code))
             }
             button type="submit" { "Show" }
             @if !filter.is_any() { a.button href=(LIST) { "Show all" } }
+        }
+    }
+}
+
+/// A text field of a filter.
+pub(super) fn field(label: &str, name: &str, value: Option<&str>, hint: &str) -> Markup {
+    html! {
+        label { (label)
+            input type="text" name=(name) value=(value.unwrap_or_default()) placeholder=(hint) autocomplete="off";
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests as CSV: those that the list shows with the same filter, newest first.
+//! Requests as CSV: those that the list shows with the same filter, refused ones included, newest first.
 //!
 //! The file is read and sent in pieces, so that neither side holds it as a whole. It ends after [`csv::MAX_ROWS`] rows, or
 //! after searching far for few; its last line then says so.
@@ -8,11 +8,15 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 use axum::{body::Body, extract::State, response::Response};
 use futures_util::stream;
 
-use super::filter::{Cursor, Ended, Filter, RequestsQuery};
+use super::{
+    filter::{Filter, RequestsQuery},
+    merged::{Listed, Of, Requests},
+};
 use crate::{
-    base::timestamp,
+    backoffice::RefusedRequest,
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
-    ledger::{Call, CallId, CallsPage, Key, LedgerError, Project},
+    ledger::{Call, DEFAULT_PROJECT, Key, Project},
     portal::{
         csv::{self, field},
         error::PortalError,
@@ -30,6 +34,8 @@ const COLUMNS: &str = "time,call ID,request ID,key ID,key name,project,member,se
     stream,input tokens,cached tokens,output tokens,reasoning tokens,cost USD,ms to first token,duration ms,started";
 /// Further columns for operators.
 const OPERATOR_COLUMNS: &str = ",account ID,upstream,failure";
+/// The last columns, which only refused requests have. New ones are added at the end, for programs that count them.
+const REFUSED_COLUMNS: &str = ",status,code,message";
 
 /// For whom the file is.
 pub(crate) enum Reader {
@@ -82,19 +88,12 @@ pub(crate) fn file(
     query: RequestsQuery,
     reader: Reader,
 ) -> Result<Response, PortalError> {
-    let filter = Filter::read(&query)?;
-    if filter.ended == Ended::Refused {
-        let problem = "Refused requests cost nothing and are not part of the CSV.";
-        return Err(PortalError::Invalid(problem.into()));
-    }
-    let before = filter.before.map(Cursor::before_call);
-    let now = timestamp::now();
+    // What is wrong with the query is said before the file begins.
+    Filter::read(&query)?;
     let rows = Rows {
         gateway,
         query,
         reader,
-        now,
-        before,
         written: 0,
         searches: 0,
         is_begun: false,
@@ -105,17 +104,16 @@ pub(crate) fn file(
             None => Ok(None),
         }
     });
-    let name = format!("requests-{}", timestamp::day(now));
+    let name = format!("requests-{}", timestamp::day(timestamp::now()));
     Ok(csv::attachment(&name, Body::from_stream(pieces)))
 }
 
 /// The rows that are still to be sent.
 struct Rows {
     gateway: Arc<Gateway>,
+    /// Its cursor is the last row that was sent.
     query: RequestsQuery,
     reader: Reader,
-    now: i64,
-    before: Option<(i64, CallId)>,
     written: usize,
     searches: usize,
     is_begun: bool,
@@ -124,8 +122,8 @@ struct Rows {
 impl Rows {
     /// The next piece, and the rows after it.
     async fn piece(mut self) -> Result<(String, Option<Self>), PortalError> {
-        let limit = PIECE.min(csv::MAX_ROWS + 1 - self.written);
-        let mut found = {
+        let size = PIECE.min(csv::MAX_ROWS - self.written);
+        let found = {
             let filter = Filter::read(&self.query)?;
             let (account_id, seen) = match &self.reader {
                 Reader::Member {
@@ -133,30 +131,31 @@ impl Rows {
                 } => (Some(account_id), sight.calls()),
                 Reader::Operator { account_id } => (account_id.as_ref(), None),
             };
-            let page = CallsPage {
+            let of = Of {
                 account_id: account_id.map(String::as_str),
                 seen,
-                before: self.before,
-                ..filter.page(self.now, limit)
             };
-            self.gateway.ledger.calls_page(&page).await?
+            Requests::read(&self.gateway, &filter, of, size).await?
         };
-        let next = found.next(limit);
+        let next = found.next().map(|last| last.to_string());
         self.searches += usize::from(found.searched_to_ms.is_some());
-        let is_full = self.written + found.calls.len() > csv::MAX_ROWS;
-        found.calls.truncate(csv::MAX_ROWS - self.written);
         let mut text = self.head();
-        let keys = self.keys(&found.calls).await?;
-        for call in &found.calls {
-            self.reader.write(&mut text, call, &keys);
+        let keys = self.gateway.ledger.keys_with_ids(found.key_ids()).await?;
+        let keys: Keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+        for listed in &found.rows {
+            match listed {
+                Listed::Call(call) => self.reader.write_call(&mut text, call, &keys),
+                Listed::Refused(one) => self.reader.write_refused(&mut text, one, &keys),
+            }
         }
-        self.written += found.calls.len();
-        self.before = next;
-        let is_cut = is_full || (next.is_some() && self.searches > MAX_SEARCHES);
+        self.written += found.rows.len();
+        let is_full = self.written >= csv::MAX_ROWS || self.searches > MAX_SEARCHES;
+        let is_cut = next.is_some() && is_full;
         if is_cut {
             text.push_str(&self.cut_line());
         }
         let rest = next.is_some() && !is_cut;
+        self.query.before = next;
         Ok((text, rest.then_some(self)))
     }
 
@@ -168,7 +167,7 @@ impl Rows {
             Reader::Member { .. } => "",
             Reader::Operator { .. } => OPERATOR_COLUMNS,
         };
-        format!("{COLUMNS}{more}\r\n")
+        format!("{COLUMNS}{more}{REFUSED_COLUMNS}\r\n")
     }
 
     fn cut_line(&self) -> String {
@@ -178,27 +177,39 @@ impl Rows {
         );
         format!("{}\r\n", field(&text))
     }
-
-    async fn keys(&self, calls: &[Call]) -> Result<HashMap<String, Key>, LedgerError> {
-        let ids = calls.iter().map(|call| call.payer.key_id.as_str());
-        let keys = self.gateway.ledger.keys_with_ids(ids).await?;
-        Ok(keys.into_iter().map(|key| (key.id.clone(), key)).collect())
-    }
 }
 
+/// The keys of a piece by ID.
+type Keys = HashMap<String, Key>;
+
 impl Reader {
-    fn write(&self, text: &mut String, call: &Call, keys: &HashMap<String, Key>) {
+    /// The name of a key, which members see of some keys only.
+    fn key_name<'a>(&self, keys: &'a Keys, id: &str) -> &'a str {
+        let key = keys.get(id).filter(|key| match self {
+            Self::Member { names, .. } => names.me.sees_key(key),
+            Self::Operator { .. } => true,
+        });
+        key.map_or("", |key| &key.name)
+    }
+
+    fn project<'a>(&'a self, id: Option<&'a str>) -> &'a str {
+        let id = id.unwrap_or(DEFAULT_PROJECT);
+        match self {
+            Self::Member { names, .. } => projects::name_of(&names.projects, id),
+            Self::Operator { .. } => id,
+        }
+    }
+
+    fn member<'a>(&'a self, id: Option<&'a str>) -> &'a str {
+        let id = id.unwrap_or_default();
+        match self {
+            Self::Member { names, .. } => names.member(id),
+            Self::Operator { .. } => id,
+        }
+    }
+
+    fn write_call(&self, text: &mut String, call: &Call, keys: &Keys) {
         let payer = &call.payer;
-        let key = keys.get(&payer.key_id);
-        let (key_name, project, member) = match self {
-            Self::Member { names, .. } => (
-                key.filter(|key| names.me.sees_key(key)),
-                projects::name_of(&names.projects, payer.project()),
-                payer.member_id.as_deref().map(|id| names.member(id)),
-            ),
-            Self::Operator { .. } => (key, payer.project(), payer.member_id.as_deref()),
-        };
-        let key_name = key_name.map_or("", |key| &key.name);
         let session = call
             .agent
             .as_deref()
@@ -214,9 +225,9 @@ impl Reader {
             call.id,
             field(&call.request_id),
             field(&payer.key_id),
-            field(key_name),
-            field(project),
-            field(member.unwrap_or_default()),
+            field(self.key_name(keys, &payer.key_id)),
+            field(self.project(payer.project_id.as_deref())),
+            field(self.member(payer.member_id.as_deref())),
             field(session.unwrap_or_default()),
             field(&call.model),
             field(&call.routed_model),
@@ -240,7 +251,36 @@ impl Reader {
                 field(call.failure.as_deref().unwrap_or_default()),
             );
         }
-        text.push_str("\r\n");
+        text.push_str(",,,\r\n");
+    }
+
+    /// A refused request has no call, no tokens and no cost.
+    fn write_refused(&self, text: &mut String, one: &RefusedRequest, keys: &Keys) {
+        let model = one.model.as_deref().unwrap_or_default();
+        let _ = write!(
+            text,
+            "{},,{},{},{},{},{},,{},,refused,,0,0,0,0,{},,{},{}",
+            timestamp::shown_ms(one.at_ms),
+            field(&one.request_id),
+            field(&one.key_id),
+            field(self.key_name(keys, &one.key_id)),
+            field(self.project(one.project_id.as_deref())),
+            field(self.member(one.member_id.as_deref())),
+            field(model),
+            NanoUsd::default(),
+            one.took_ms,
+            timestamp::shown_ms(one.at_ms.saturating_sub(one.took_ms)),
+        );
+        if let Self::Operator { .. } = self {
+            let _ = write!(text, ",{},,", field(&one.account_id));
+        }
+        let _ = write!(
+            text,
+            ",{},{},{}\r\n",
+            one.status,
+            field(&one.code),
+            field(&one.message)
+        );
     }
 }
 

@@ -55,13 +55,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dd { (key_label(keys, &call.payer.key_id)) }
             dt { "Requested model" }
             dd { code { (call.model) } }
-            @if answered(call) {
-                dt { "Answered by" }
-                dd { code { (call.routed_model) } }
-            } @else if call.routed_model != call.model {
-                dt { "Chosen model" }
-                dd { code { (call.routed_model) } " " span.muted { "No response" } }
-            }
+            (chosen(call))
             dt { "Response" }
             dd { @if call.stream { "Streamed" } @else { "Not streamed" } }
             dt { "Time to first byte" }
@@ -83,9 +77,19 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
     }
 }
 
-/// Whether a model answered the call, in full or in part.
-fn answered(call: &Call) -> bool {
-    call.charged.is_some() || call.first_byte_ms.is_some()
+/// The model that answered the call, in full or in part; if it did not, the one that was chosen, unless it is the requested
+/// one. The console's details page shows it too.
+pub(crate) fn chosen(call: &Call) -> Markup {
+    let answered = call.charged.is_some() || call.first_byte_ms.is_some();
+    html! {
+        @if answered {
+            dt { "Answered by" }
+            dd { code { (call.routed_model) } }
+        } @else if call.routed_model != call.model {
+            dt { "Chosen model" }
+            dd { code { (call.routed_model) } " " span.muted { "It did not answer." } }
+        }
+    }
 }
 
 /// The requests that got the response of this one. The console's details page shows them too.

@@ -4,10 +4,16 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::times::{Last, Times};
+use super::{
+    refused_filter::read_status,
+    times::{Last, Times},
+};
 use crate::{
     ledger::{CallId, CallsPage, Outcome},
-    portal::{error::PortalError, layout, query::non_empty},
+    portal::{
+        error::PortalError,
+        query::{non_empty, url},
+    },
 };
 
 #[derive(Clone, Default, Deserialize)]
@@ -22,6 +28,9 @@ pub(crate) struct RequestsQuery {
     pub session: Option<String>,
     /// `errors`, `refused`, or one outcome.
     pub outcome: Option<String>,
+    /// Of the errors of refused requests.
+    pub status: Option<String>,
+    pub code: Option<String>,
     pub last: Option<String>,
     pub from: Option<String>,
     pub to: Option<String>,
@@ -51,6 +60,9 @@ pub(crate) struct Filter<'a> {
     pub member: Option<&'a str>,
     pub session: Option<&'a str>,
     pub ended: Ended,
+    /// Of the error: only refused requests have it.
+    pub status: Option<u16>,
+    pub code: Option<&'a str>,
     pub times: Times,
     pub before: Option<Cursor<'a>>,
 }
@@ -123,6 +135,8 @@ impl<'a> Filter<'a> {
             member: non_empty(query.member.as_ref()),
             session: non_empty(query.session.as_ref()),
             ended: ended.transpose()?.unwrap_or_default(),
+            status: read_status(query.status.as_ref())?,
+            code: non_empty(query.code.as_ref()),
             times: Times::read(last.as_ref(), from.as_ref(), to.as_ref())?,
             before: before.transpose()?,
         })
@@ -152,6 +166,17 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// Whether it selects no calls: they have a status and a code of their own only if they were refused.
+    pub(crate) fn is_of_refused(&self) -> bool {
+        self.ended == Ended::Refused || self.status.is_some() || self.code.is_some()
+    }
+
+    /// Whether it has a filter that the form does not show at first.
+    pub(crate) fn is_narrow(&self) -> bool {
+        let names = [self.project, self.member, self.session, self.code];
+        names.iter().any(Option::is_some) || self.status.is_some()
+    }
+
     /// Whether it selects all requests.
     pub(crate) fn is_any(&self) -> bool {
         self.fields().iter().all(|(_, value)| value.is_none())
@@ -160,28 +185,23 @@ impl<'a> Filter<'a> {
     /// The URL of the list with this filter: its first page, or the page after `last`.
     pub(crate) fn path(&self, page: &str, last: Option<Cursor<'_>>) -> String {
         let before = ("before", last.map(|last| last.to_string()));
-        let fields = self.fields().into_iter().chain([before]);
-        let pairs: Vec<_> = fields
-            .filter_map(|(name, value)| Some(format!("{name}={}", layout::encoded(&value?))))
-            .collect();
-        if pairs.is_empty() {
-            return page.to_owned();
-        }
-        format!("{page}?{}", pairs.join("&"))
+        url(page, self.fields().into_iter().chain([before]))
     }
 
     fn fields(&self) -> Vec<(&'static str, Option<String>)> {
+        let text = |value: Option<&str>| value.map(str::to_owned);
         let named = [
-            ("account", self.account),
-            ("upstream", self.upstream),
-            ("key", self.key),
-            ("model", self.model),
-            ("project", self.project),
-            ("member", self.member),
-            ("session", self.session),
-            ("outcome", self.ended.as_str()),
+            ("account", text(self.account)),
+            ("upstream", text(self.upstream)),
+            ("key", text(self.key)),
+            ("model", text(self.model)),
+            ("project", text(self.project)),
+            ("member", text(self.member)),
+            ("session", text(self.session)),
+            ("outcome", text(self.ended.as_str())),
+            ("status", self.status.map(|status| status.to_string())),
+            ("code", text(self.code)),
         ];
-        let named = named.map(|(name, value)| (name, value.map(str::to_owned)));
         named.into_iter().chain(self.times.fields()).collect()
     }
 
@@ -285,6 +305,8 @@ mod tests {
             model: Some(" a&b=\"c ".into()),
             session: Some("s 1".into()),
             outcome: Some("errors".into()),
+            status: Some("429".into()),
+            code: Some("rpm_exceeded".into()),
             from: Some("2026-11-16T14:00".into()),
             before: Some(String::new()),
             ..RequestsQuery::default()
@@ -297,7 +319,7 @@ mod tests {
         assert_eq!(
             filter.path("/portal/requests", Some(last)),
             "/portal/requests?key=key%5F1&model=a%26b%3D%22c&session=s%201&outcome=errors\
-             &from=2026%2D11%2D16T14%3A00%3A00Z&before=5%2Dcall%5F0000000000000"
+             &status=429&code=rpm%5Fexceeded&from=2026%2D11%2D16T14%3A00%3A00Z&before=5%2Dcall%5F0000000000000"
         );
         assert!(!filter.path("/list", None).contains("before"));
         let none = RequestsQuery::default();

@@ -6,11 +6,12 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    filter::{Ended, Filter, RequestsQuery},
+    filter::{Filter, RequestsQuery},
     key_label,
     merged::{Listed, Of, Requests},
     open::find_form,
     outcome, path, refused,
+    refused_filter::error_inputs,
 };
 use crate::{
     backoffice::{Person, RefusedRequest},
@@ -46,15 +47,8 @@ struct Selectable {
 
 impl Selectable {
     async fn read(gateway: &Gateway, me: &SignedIn) -> Result<Self, PortalError> {
-        let page = KeysPage {
-            account_id: &me.account.id,
-            filter: KeyFilter::Live,
-            member_id: me.only_own_keys(),
-            before: None,
-            limit: SELECTABLE_KEYS,
-        };
         Ok(Self {
-            keys: gateway.ledger.keys_page(page).await?,
+            keys: selectable_keys(gateway, me).await?,
             projects: gateway.ledger.projects(&me.account.id).await?,
             members: if me.is_owner() {
                 gateway.backoffice.people_of(&me.account.id).await?
@@ -63,6 +57,21 @@ impl Selectable {
             },
         })
     }
+}
+
+/// The keys that a filter offers.
+pub(super) async fn selectable_keys(
+    gateway: &Gateway,
+    me: &SignedIn,
+) -> Result<Vec<Key>, PortalError> {
+    let page = KeysPage {
+        account_id: &me.account.id,
+        filter: KeyFilter::Live,
+        member_id: me.only_own_keys(),
+        before: None,
+        limit: SELECTABLE_KEYS,
+    };
+    Ok(gateway.ledger.keys_page(page).await?)
 }
 
 pub(crate) async fn show(
@@ -76,7 +85,7 @@ pub(crate) async fn show(
         account_id: Some(&me.account.id),
         seen: sight.calls(),
     };
-    let found = Requests::read(&gateway, &filter, of).await?;
+    let found = Requests::read(&gateway, &filter, of, paging::PAGE_SIZE).await?;
     let selectable = Selectable::read(&gateway, &me).await?;
     // Requests, and links to this page, may name deleted keys.
     let keys = gateway
@@ -97,12 +106,10 @@ pub(crate) async fn show(
             (nothing(&filter, &found))
         } @else {
             (listed(&found.rows, &keys))
-            (searched(&found))
+            (searched(found.searched_to_ms))
         }
         (paging::links("requests", newest.as_deref(), older.as_deref()))
-        @if filter.ended != Ended::Refused {
-            p { a.button href=(filter.path(CSV, None)) download { "Download as CSV" } }
-        }
+        p { a.button href=(filter.path(CSV, None)) download { "Download as CSV" } }
     };
     Ok(layout::page(&me, Place::Requests, "Requests", &content))
 }
@@ -118,9 +125,9 @@ pub(super) fn own<'a>(filter: Filter<'a>, me: &SignedIn) -> Filter<'a> {
 }
 
 /// Says how far the page has searched, if it did not search all.
-pub(crate) fn searched(found: &Requests) -> Markup {
+pub(crate) fn searched(searched_to_ms: Option<i64>) -> Markup {
     html! {
-        @if let Some(ms) = found.searched_to_ms {
+        @if let Some(ms) = searched_to_ms {
             p.muted {
                 "Searched back to " (formatting::moment(ms.div_euclid(1_000)))
                 ". There may be older requests; a period makes the search faster."
@@ -133,7 +140,7 @@ fn nothing(filter: &Filter<'_>, found: &Requests) -> Markup {
     html! {
         @if found.searched_to_ms.is_some() {
             p.empty { "No matching requests so far." }
-            (searched(found))
+            (searched(found.searched_to_ms))
         } @else if filter.before.is_some() {
             p.empty { "There are no older requests." }
         } @else if filter.is_any() {
@@ -148,22 +155,17 @@ fn nothing(filter: &Filter<'_>, found: &Requests) -> Markup {
     }
 }
 
-/// The form of the filter. `named` has the key of the filter, also if it is deleted.
+/// The form of the filter. `named` has its key.
 fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &Selectable, named: &[Key]) -> Markup {
-    let is_narrow = filter
-        .project
-        .or(filter.member)
-        .or(filter.session)
-        .is_some();
     html! {
         form.inline method="get" action=(LIST) {
             (filter.times.inputs())
-            (key_select(filter, &selectable.keys, named))
+            (key_select(filter.key, &selectable.keys, named))
             (model_input(gateway, filter.model))
             label { "Outcome"
                 select name="outcome" { (filter.ended.options(outcome::label)) }
             }
-            details open[is_narrow] {
+            details open[filter.is_narrow()] {
                 summary { "More filters" }
                 (project_select(filter, &selectable.projects))
                 @if !selectable.members.is_empty() { (member_select(filter, &selectable.members)) }
@@ -171,6 +173,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &Selectable, named: 
                     input type="text" name="session" placeholder="All sessions" autocomplete="off"
                         value=(filter.session.unwrap_or_default());
                 }
+                (error_inputs(filter.status, filter.code))
             }
             button.primary type="submit" { "Show" }
             @if !filter.is_any() {
@@ -180,8 +183,9 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, selectable: &Selectable, named: 
     }
 }
 
-fn key_select(filter: &Filter<'_>, selectable: &[Key], named: &[Key]) -> Markup {
-    let is_selected = |key: &&Key| filter.key == Some(key.id.as_str());
+/// A field for a key. `named` has the chosen one, also if it is deleted.
+pub(super) fn key_select(chosen: Option<&str>, selectable: &[Key], named: &[Key]) -> Markup {
+    let is_selected = |key: &&Key| chosen == Some(key.id.as_str());
     let other = match selectable.iter().find(is_selected) {
         Some(_) => None,
         None => named.iter().find(is_selected),
@@ -196,7 +200,7 @@ fn key_select(filter: &Filter<'_>, selectable: &[Key], named: &[Key]) -> Markup 
                     }
                 }
                 // One that the person does not see stays in the filter.
-                @if let Some(id) = filter.key.filter(|id| !selectable.iter().chain(other).any(|key| key.id == *id)) {
+                @if let Some(id) = chosen.filter(|id| !selectable.iter().chain(other).any(|key| key.id == *id)) {
                     option value=(id) selected { (id) }
                 }
             }
@@ -250,12 +254,13 @@ fn member_select(filter: &Filter<'_>, members: &[Person]) -> Markup {
     }
 }
 
-/// A table of calls with their keys. The overview page shows it too.
-pub(crate) fn table(calls: &[Call], keys: &[Key]) -> Markup {
+/// A table of calls with their keys.
+pub(super) fn table(calls: &[Call], keys: &[Key]) -> Markup {
     framed(&html! { @for call in calls { (row(call, keys)) } })
 }
 
-fn listed(rows: &[Listed], keys: &[Key]) -> Markup {
+/// A table of requests with their keys. The overview page shows it too.
+pub(crate) fn listed(rows: &[Listed], keys: &[Key]) -> Markup {
     framed(&html! {
         @for listed in rows {
             @match listed {

@@ -4,11 +4,11 @@ use std::iter::Peekable;
 
 use super::filter::{Cursor, Ended, Filter, RowId};
 use crate::{
-    backoffice::{RefusedPage, RefusedRequest},
+    backoffice::{RefusedFound, RefusedPage, RefusedRequest},
     base::timestamp,
     gateway::Gateway,
     ledger::{Call, CallId, CallsFound, CallsPage, LedgerError, SeenCalls},
-    portal::{error::PortalError, paging},
+    portal::error::PortalError,
 };
 
 #[derive(Debug)]
@@ -34,35 +34,44 @@ pub(crate) struct Of<'a> {
 }
 
 impl Requests {
-    /// The page that a filter selects.
+    /// The page of so many rows that a filter selects.
     pub(crate) async fn read(
         gateway: &Gateway,
         filter: &Filter<'_>,
         of: Of<'_>,
+        size: usize,
     ) -> Result<Self, PortalError> {
-        let now = timestamp::now();
+        // One more tells whether there is a next page.
+        let span = Span {
+            now: timestamp::now(),
+            limit: size + 1,
+        };
         let (calls, refused) = tokio::try_join!(
-            calls(gateway, filter, of, now),
-            refused(gateway, filter, of, now)
+            calls(gateway, filter, of, span),
+            refused(gateway, filter, of, span)
         )?;
-        Ok(Self::merged(calls, refused))
+        Ok(Self::merged(calls, refused, size))
     }
 
-    /// Merges a page of calls with one of refused requests, each of at most [`paging::QUERIED`] rows.
-    fn merged(found: CallsFound, refused: Vec<RefusedRequest>) -> Self {
-        let searched_to_ms = found.searched_to_ms;
-        // Refused requests from before the end of the search belong to the next page, as calls do that were not found yet.
-        let is_in_reach = |one: &RefusedRequest| searched_to_ms.is_none_or(|to| one.at_ms > to);
-        let mut calls = found.calls.into_iter().peekable();
-        let mut refused = refused.into_iter().filter(is_in_reach).peekable();
-        let mut rows = Vec::with_capacity(paging::QUERIED);
-        while rows.len() < paging::QUERIED
+    /// Merges a page of calls with one of refused requests, each of at most one row more than `size`.
+    fn merged(calls: CallsFound, refused: RefusedFound, size: usize) -> Self {
+        let searched_to_ms = calls.searched_to_ms.max(refused.searched_to_ms);
+        // What is from before the end of one search belongs to the next page, as what was not found yet does.
+        let to_ms = searched_to_ms.unwrap_or(i64::MIN);
+        let calls = calls
+            .calls
+            .into_iter()
+            .filter(|call| call.ended_ms >= to_ms);
+        let refused = refused.requests.into_iter().filter(|one| one.at_ms > to_ms);
+        let (mut calls, mut refused) = (calls.peekable(), refused.peekable());
+        let mut rows = Vec::with_capacity(size + 1);
+        while rows.len() <= size
             && let Some(row) = later(&mut calls, &mut refused)
         {
             rows.push(row);
         }
-        let more = rows.len() > paging::PAGE_SIZE;
-        rows.truncate(paging::PAGE_SIZE);
+        let more = rows.len() > size;
+        rows.truncate(size);
         Self {
             rows,
             searched_to_ms: searched_to_ms.filter(|_| !more),
@@ -123,19 +132,27 @@ fn later(
     refused.next().map(|one| Listed::Refused(Box::new(one)))
 }
 
+/// What is read for a page.
+#[derive(Clone, Copy)]
+struct Span {
+    now: i64,
+    limit: usize,
+}
+
+/// None where the filter asks for what only refused requests have.
 async fn calls(
     gateway: &Gateway,
     filter: &Filter<'_>,
     of: Of<'_>,
-    now: i64,
+    span: Span,
 ) -> Result<CallsFound, PortalError> {
-    if filter.ended == Ended::Refused {
+    if filter.is_of_refused() {
         return Ok(CallsFound::default());
     }
     let page = CallsPage {
         account_id: of.account_id,
         seen: of.seen,
-        ..filter.page(now, paging::QUERIED)
+        ..filter.page(span.now, span.limit)
     };
     Ok(gateway.ledger.calls_page(&page).await?)
 }
@@ -145,22 +162,22 @@ async fn refused(
     gateway: &Gateway,
     filter: &Filter<'_>,
     of: Of<'_>,
-    now: i64,
-) -> Result<Vec<RefusedRequest>, PortalError> {
+    span: Span,
+) -> Result<RefusedFound, PortalError> {
     let is_of_calls = filter.session.or(filter.upstream).is_some();
     if is_of_calls || matches!(filter.ended, Ended::With(_)) {
-        return Ok(Vec::new());
+        return Ok(RefusedFound::default());
     }
     // The records of a key are found through its account.
     let owner = match (of.account_id, filter.key) {
         (None, Some(key_id)) => match gateway.ledger.key(key_id).await {
             Ok(key) => Some(key.account_id),
-            Err(LedgerError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(LedgerError::NotFound { .. }) => return Ok(RefusedFound::default()),
             Err(error) => return Err(error.into()),
         },
         _ => None,
     };
-    let (from_ms, to_ms) = filter.times.bounds(now);
+    let (from_ms, to_ms) = filter.times.bounds(span.now);
     let seen = of.seen;
     let page = RefusedPage {
         account_id: of.account_id.or(owner.as_deref()),
@@ -168,12 +185,13 @@ async fn refused(
         model: filter.model,
         project_id: filter.project,
         member_id: filter.member,
+        status: filter.status,
+        code: filter.code,
         from_ms,
         to_ms,
         seen: seen.map(|seen| (seen.member_id.as_str(), seen.project_ids.as_slice())),
         before: filter.before.map(Cursor::before_refused),
-        limit: paging::QUERIED,
-        ..RefusedPage::default()
+        limit: span.limit,
     };
     gateway.write_refused_now().await;
     Ok(gateway.backoffice.refused_page(&page).await?)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
+    http::StatusCode,
     response::{IntoResponse as _, Response},
 };
 use maud::{Markup, html};
@@ -26,14 +27,16 @@ pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Page, PortalError> {
+) -> Result<Response, PortalError> {
     let Path(id) = id.map_err(|_| PortalError::NotFound)?;
     let found = Found::with_id(&gateway, &me, &id).await?;
     if found.is_nothing() {
-        return Err(PortalError::NotFound);
+        let mut response = nothing(&me).into_response();
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return Ok(response);
     }
     let keys = found.keys(&gateway, &me).await?;
-    match (found.calls.as_slice(), found.refused.as_slice()) {
+    let page = match (found.calls.as_slice(), found.refused.as_slice()) {
         ([call], []) => details::page(&gateway, &me, call, &keys).await,
         ([], [one]) => refused_details::page(&gateway, &me, one, &keys).await,
         _ => {
@@ -46,7 +49,23 @@ pub(crate) async fn show(
             };
             Ok(layout::page(&me, Place::Requests, title, &content))
         }
-    }
+    };
+    Ok(page?.into_response())
+}
+
+/// The page of a request that the person does not see, or that is not kept. It does not say which.
+fn nothing(me: &SignedIn) -> Page {
+    let title = "Request not found";
+    let content = html! {
+        nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
+        h1 { (title) }
+        p { "There is no such request in this account, or you have no access to it." }
+        p {
+            (refused::KEPT) " Requests without a key, or with a key that is not one of the account, are not listed here."
+        }
+        (find_form(""))
+    };
+    layout::page(me, Place::Requests, title, &content)
 }
 
 #[derive(Deserialize)]
@@ -75,7 +94,7 @@ pub(crate) async fn find(
         } @else if found.is_nothing() {
             p.empty {
                 "No matching requests. Check the ID: it is in the header X-Request-ID of the response. "
-                "Refused requests are kept for 30 days, the last 1,000 of the account."
+                (refused::KEPT)
             }
         } @else {
             p { "Several requests have this ID." }

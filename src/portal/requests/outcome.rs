@@ -23,8 +23,7 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
         ),
         Outcome::Interrupted => (
             "Interrupted",
-            "The answer broke off before its end, and your client was told so. Nothing was charged. \
-             It is safe to send the whole request again.",
+            "The answer broke off before its end, and your client was told so. Nothing was charged.",
         ),
         Outcome::NoUsage => (
             "Not billed (no usage reported)",
@@ -62,6 +61,7 @@ pub(crate) fn explanation(call: &Call) -> String {
     let explanation = label_and_explanation(call.outcome).1;
     let more = match (call.outcome, call.failure.as_deref()) {
         (Outcome::ProviderFailed, Some(failure)) => advice(RecordedFailure::read(failure)),
+        (Outcome::Interrupted, failure) => advice_midway(failure.map(RecordedFailure::read)),
         (Outcome::ClientLeft, _) if call.charged.is_some() => {
             "The model continued, and everything it used was charged."
         }
@@ -91,6 +91,19 @@ fn advice(failure: RecordedFailure) -> &'static str {
         RecordedFailure::Unavailable => {
             "The model was not available. It is safe to send the request again."
         }
+    }
+}
+
+/// Why an answer broke off, and whether its request is worth sending again.
+fn advice_midway(failure: Option<RecordedFailure>) -> &'static str {
+    match failure {
+        Some(RecordedFailure::Timeout) => {
+            "The model stopped writing and did not go on in time. It is safe to send the whole request again."
+        }
+        Some(RecordedFailure::Unavailable) | None => {
+            "The connection to the model broke, or the model failed. It is safe to send the whole request again."
+        }
+        Some(failure) => advice(failure),
     }
 }
 
@@ -142,15 +155,17 @@ mod tests {
         labels.dedup();
         assert_eq!(labels.len(), Outcome::ALL.len());
         let explanations = Outcome::ALL.map(|outcome| label_and_explanation(outcome).1);
-        let advice = [
+        let failures = [
             RecordedFailure::Refused,
             RecordedFailure::RateLimited,
             RecordedFailure::Timeout,
             RecordedFailure::Misconfigured,
             RecordedFailure::Unavailable,
-        ]
-        .map(advice);
-        for text in explanations.into_iter().chain(advice) {
+        ];
+        let midway = failures.map(|failure| advice_midway(Some(failure)));
+        assert!(midway[0].contains("fail again unchanged"), "{}", midway[0]);
+        let advice = failures.map(advice);
+        for text in explanations.into_iter().chain(advice).chain(midway) {
             let text = text.to_lowercase();
             assert!(text.ends_with('.'), "{text}");
             for inner in ["provider", "upstream", "database", "gateway", "operator"] {

@@ -4,9 +4,16 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use maud::{Markup, html};
-use serde::Deserialize;
 
-use super::{found::keys_seen, key_label, open::find_form, path, remedy};
+use super::{
+    found::keys_seen,
+    key_label,
+    list::{key_select, model_input, selectable_keys},
+    open::find_form,
+    path,
+    refused_filter::{RefusedFilter, RefusedQuery, error_inputs},
+    remedy,
+};
 use crate::{
     backoffice::{RefusedCount, RefusedPage, RefusedRequest},
     base::timestamp,
@@ -17,7 +24,7 @@ use crate::{
         formatting::{count, moment},
         layout::{self, Page, Place},
         paging,
-        query::{ReadQuery, non_empty},
+        query::ReadQuery,
         session::SignedIn,
         sight::Sight,
         table::scrolled,
@@ -27,69 +34,9 @@ use crate::{
 pub(crate) const PATH: &str = "/portal/requests/refused";
 const MINUTES_OF_DAY: i64 = 24 * 60;
 
-#[derive(Deserialize)]
-pub(crate) struct RefusedQuery {
-    key: Option<String>,
-    model: Option<String>,
-    status: Option<String>,
-    code: Option<String>,
-    account: Option<String>,
-    before: Option<String>,
-}
-
-impl RefusedQuery {
-    /// The page that it asks for. `account` is for operators alone; the account of others is set by their page.
-    pub(crate) fn page(&self) -> Result<RefusedPage<'_>, PortalError> {
-        let status = non_empty(self.status.as_ref()).map(|text| {
-            let status = text.parse().ok().filter(|status| *status > 0);
-            status.ok_or_else(|| PortalError::Invalid("Invalid HTTP status.".into()))
-        });
-        let before = non_empty(self.before.as_ref()).map(|text| {
-            let unknown = || PortalError::Invalid("There is no such page of requests.".into());
-            cursor(text).ok_or_else(unknown)
-        });
-        Ok(RefusedPage {
-            account_id: non_empty(self.account.as_ref()),
-            key_id: non_empty(self.key.as_ref()),
-            model: non_empty(self.model.as_ref()),
-            status: status.transpose()?,
-            code: non_empty(self.code.as_ref()),
-            before: before.transpose()?,
-            limit: paging::QUERIED,
-            ..RefusedPage::default()
-        })
-    }
-}
-
-/// Parses a cursor: time and ID of the last record of the page before.
-fn cursor(text: &str) -> Option<(i64, &str)> {
-    let (at_ms, id) = text.split_once('-')?;
-    Some((at_ms.parse().ok()?, id))
-}
-
-/// The URL of a list with this filter: its first page, or the page after `last`.
-pub(crate) fn list_url(
-    path: &str,
-    page: &RefusedPage<'_>,
-    last: Option<&RefusedRequest>,
-) -> String {
-    let named = [
-        ("account", page.account_id.map(layout::encoded)),
-        ("key", page.key_id.map(layout::encoded)),
-        ("model", page.model.map(layout::encoded)),
-        ("status", page.status.map(|status| status.to_string())),
-        ("code", page.code.map(layout::encoded)),
-        (
-            "before",
-            last.map(|last| format!("{}-{}", last.at_ms, last.id)),
-        ),
-    ];
-    let pairs: Vec<_> = named
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
-        .collect();
-    format!("{path}?{}", pairs.join("&"))
-}
+/// Which ones are kept. [`crate::backoffice::KEPT_OF_ACCOUNT`] and the job that deletes old ones see to it.
+pub(crate) const KEPT: &str =
+    "The last 1,000 refused requests of an account are kept, for at most 30 days.";
 
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
@@ -98,38 +45,47 @@ pub(crate) async fn show(
 ) -> Result<Page, PortalError> {
     let sight = Sight::of(&gateway, &me).await?;
     let seen = sight.calls();
-    let page = RefusedPage {
-        account_id: None,
-        ..query.page()?
+    let filter = RefusedFilter {
+        account: None,
+        ..RefusedFilter::read(&query)?
     };
-    let of_account = RefusedPage {
-        account_id: Some(&me.account.id),
+    let page = RefusedPage {
         seen: seen.map(|seen| (seen.member_id.as_str(), seen.project_ids.as_slice())),
-        ..page
+        ..filter.page(Some(&me.account.id), timestamp::now())
     };
     gateway.write_refused_now().await;
-    let mut refused = gateway.backoffice.refused_page(&of_account).await?;
-    let older = paging::cut(&mut refused).map(|last| list_url(PATH, &page, Some(last)));
-    let newest = page.before.is_some().then(|| list_url(PATH, &page, None));
+    let mut found = gateway.backoffice.refused_page(&page).await?;
+    let older = found.cut(paging::PAGE_SIZE);
+    let refused = found.requests;
     let counts = counts_seen(&gateway, &me, &sight).await?;
-    let keys = keys_seen(&gateway, &me, refused.iter().map(|one| one.key_id.as_str())).await?;
+    // Links to this page may name deleted keys.
+    let of_refused = refused.iter().map(|one| one.key_id.as_str());
+    let keys = keys_seen(&gateway, &me, of_refused.chain(filter.key)).await?;
+    let selectable = selectable_keys(&gateway, &me).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Refused requests" }
         p.muted {
-            "Requests that got an error before a model was called. They cost nothing. "
-            "The last 1,000 of the account are kept, for at most 30 days."
+            "Requests that got an error before a model was called. They cost nothing. " (KEPT) " "
+            span data-zone-note { "Times are in UTC." }
         }
         (find_form(""))
         (last_day(&counts, PATH))
         h2 { "Latest" }
-        (filter_note(&page, PATH))
+        form.inline method="get" action=(PATH) {
+            (filter.times.inputs())
+            (key_select(filter.key, &selectable, &keys))
+            (model_input(&gateway, filter.model))
+            (error_inputs(filter.status, filter.code))
+            button.primary type="submit" { "Show" }
+            @if !filter.is_any() { a.button href=(PATH) { "Show all" } }
+        }
         @if refused.is_empty() {
             p.empty { "No matching requests." }
         } @else {
             (table(&refused, &keys))
         }
-        (paging::links("requests", newest.as_deref(), older.as_deref()))
+        (links(&filter, PATH, older))
     };
     Ok(layout::page(
         &me,
@@ -137,6 +93,17 @@ pub(crate) async fn show(
         "Refused requests",
         &content,
     ))
+}
+
+/// Links to the first page of a list, and to the one that begins at `older`. The console's list has them too.
+pub(crate) fn links(
+    filter: &RefusedFilter<'_>,
+    list: &str,
+    older: Option<(i64, String)>,
+) -> Markup {
+    let newest = filter.before.is_some().then(|| filter.path(list, None));
+    let older = older.map(|(at_ms, id)| filter.path(list, Some((at_ms, &id))));
+    paging::links("requests", newest.as_deref(), older.as_deref())
 }
 
 /// The counts of the last 24 hours of the keys that the person sees.
@@ -203,10 +170,10 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
                         }
                         tbody {
                             @for (status, code, requests) in &sums {
-                                @let page = RefusedPage { status: Some(*status), code: Some(code), ..RefusedPage::default() };
+                                @let same = RefusedFilter { status: Some(*status), code: Some(code), ..RefusedFilter::default() };
                                 tr {
                                     th scope="row" {
-                                        a href=(list_url(list, &page, None)) { (remedy::of(code, *status).title) }
+                                        a href=(same.path(list, None)) { (remedy::of(code, *status).title) }
                                     }
                                     td { code { (code) } }
                                     td.number { (status) }
@@ -216,30 +183,6 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
                         }
                     }
                 }))
-            }
-        }
-    }
-}
-
-/// What the list is filtered by, and the way back to all.
-pub(crate) fn filter_note(page: &RefusedPage<'_>, list: &str) -> Markup {
-    let status = page.status.map(|status| status.to_string());
-    let filters = [
-        ("Account", page.account_id),
-        ("Key", page.key_id),
-        ("Model", page.model),
-        ("Status", status.as_deref()),
-        ("Code", page.code),
-    ];
-    let mut filters = filters
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .peekable();
-    html! {
-        @if filters.peek().is_some() {
-            p {
-                @for (name, value) in filters { (name) " " code { (value) } " · " }
-                a href=(list) { "Show all" }
             }
         }
     }
@@ -258,6 +201,9 @@ pub(crate) fn table(refused: &[RefusedRequest], keys: &[Key]) -> Markup {
                         th scope="col" { "Model" }
                         th scope="col" { "Endpoint" }
                         th.number scope="col" { "Status" }
+                        th scope="col" { "Code" }
+                        th scope="col" { "Message" }
+                        th scope="col" { "What to do" }
                         th scope="col" { "Reason" }
                     }
                 }
@@ -279,6 +225,9 @@ fn row(one: &RefusedRequest, keys: &[Key]) -> Markup {
             td { (model(one)) }
             td { (endpoint(one)) }
             td.number { (one.status) }
+            td { code { (one.code) } }
+            td.words { (one.message) }
+            td.words { (remedy::of(&one.code, one.status).brief()) }
             td { (badge(one)) }
         }
     }
@@ -302,41 +251,4 @@ pub(crate) fn endpoint(one: &RefusedRequest) -> Markup {
 
 pub(crate) fn badge(one: &RefusedRequest) -> Markup {
     html! { span.badge.bad { (remedy::of(&one.code, one.status).title) } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_links_keep_the_filter() {
-        let query = RefusedQuery {
-            key: Some("key_1".into()),
-            model: Some("a&b".into()),
-            status: Some("404".into()),
-            code: Some(String::new()),
-            account: None,
-            before: Some("5-refused_x".into()),
-        };
-        let page = query.page().unwrap();
-        assert_eq!(page.before, Some((5, "refused_x")));
-        assert_eq!(
-            list_url("/l", &page, None),
-            "/l?key=key%5F1&model=a%26b&status=404"
-        );
-        for status in ["0", "-1", "x", "99999"] {
-            let query = RefusedQuery {
-                status: Some(status.into()),
-                ..RefusedQuery {
-                    key: None,
-                    model: None,
-                    status: None,
-                    code: None,
-                    account: None,
-                    before: None,
-                }
-            };
-            assert!(query.page().is_err(), "{status}");
-        }
-    }
 }

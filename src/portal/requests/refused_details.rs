@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::{key_label, refused, remedy};
+use super::{key_label, refused, refused_filter::RefusedFilter, remedy};
 use crate::{
-    backoffice::{RefusedCount, RefusedPage, RefusedRequest},
+    backoffice::{RefusedCount, RefusedRequest},
     base::timestamp,
     gateway::Gateway,
     ledger::Key,
@@ -25,11 +25,11 @@ pub(super) async fn page(
     keys: &[Key],
 ) -> Result<Page, PortalError> {
     let often = HowOften::of(gateway, one).await?;
-    let page = RefusedPage {
-        key_id: Some(&one.key_id),
+    let same = RefusedFilter {
+        key: Some(&one.key_id),
         status: Some(one.status),
         code: Some(&one.code),
-        ..RefusedPage::default()
+        ..RefusedFilter::default()
     };
     let content = html! {
         nav.back aria-label="Back" { a href=(refused::PATH) { "Refused requests" } }
@@ -43,7 +43,7 @@ pub(super) async fn page(
                 (facts(one))
             }
         }
-        (often.shown(&refused::list_url(refused::PATH, &page, None)))
+        (often.shown(&same.path(refused::PATH, None)))
     };
     Ok(layout::page(
         me,
@@ -61,12 +61,19 @@ pub(crate) fn verdict(one: &RefusedRequest) -> Markup {
     }
 }
 
+/// What its sender can do. The console shows it too.
+pub(crate) fn advice(one: &RefusedRequest) -> Markup {
+    html! {
+        h2 { "What to do" }
+        p { (remedy::of(&one.code, one.status).advice) }
+    }
+}
+
 fn what_to_do(me: &SignedIn, one: &RefusedRequest) -> Markup {
     let remedy = remedy::of(&one.code, one.status);
     html! {
         section {
-            h2 { "What to do" }
-            p { (remedy.advice) }
+            (advice(one))
             @if let Some(page) = remedy.page {
                 @if me.may(page.right()) {
                     @let (path, name) = page.link(one);

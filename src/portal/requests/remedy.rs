@@ -7,9 +7,20 @@ use crate::{backoffice::RefusedRequest, portal::rights::Right};
 pub(crate) struct Remedy {
     /// What was wrong, in a few words.
     pub title: &'static str,
-    /// What to do next.
+    /// What to do next; the first sentence says it.
     pub advice: &'static str,
     pub page: Option<HelpPage>,
+}
+
+impl Remedy {
+    /// The first sentence of the advice, which says what to do. For lists.
+    pub(crate) fn brief(&self) -> &'static str {
+        let end = self
+            .advice
+            .find(". ")
+            .map_or(self.advice.len(), |at| at + 1);
+        &self.advice[..end]
+    }
 }
 
 /// A page of the portal that helps, and who may open it.
@@ -78,7 +89,7 @@ fn of_request(code: &str, status: u16) -> Option<Row> {
         "invalid_request_error" => match status {
             408 => (
                 "Request too slow",
-                "The request did not arrive in time. Check the connection and send it again.",
+                "Check the connection and send the request again. It did not arrive in time.",
                 None,
             ),
             413 => (
@@ -129,7 +140,7 @@ fn of_request(code: &str, status: u16) -> Option<Row> {
         ),
         "upstream_error" => (
             "Refused by the provider",
-            "The model’s provider refused the request. Check it, or use another model.",
+            "Check the request, or use another model. The model’s provider refused it.",
             Some(HelpPage::Models),
         ),
         _ => return None,
@@ -146,13 +157,13 @@ fn of_account(code: &str) -> Option<Row> {
         ),
         "invalid_api_key" => (
             "Invalid API key",
-            "The key was disabled, deleted or expired when this request came, or its old secret was used after a \
-             rotation. Enable the key, or use another one.",
+            "Enable the key, or use another one. It was disabled, deleted or expired when this request came, or its old \
+             secret was used after a rotation.",
             Some(HelpPage::Keys),
         ),
         "no_account" => (
             "Account closed",
-            "The account is closed. Contact support to open it again.",
+            "Contact support to open the account again. It is closed.",
             None,
         ),
         "insufficient_credits" => (
@@ -163,13 +174,13 @@ fn of_account(code: &str) -> Option<Row> {
         ),
         "credits_expired" => (
             "Credit expired",
-            "The account’s credit has expired. Add credit to go on.",
+            "Add credit to go on. The account’s credit has expired.",
             Some(HelpPage::Billing),
         ),
         "budget_exceeded" => (
             "Budget used up",
-            "A budget above this key has no room for the request. Raise the budget, wait until its next period, or \
-             lower max_tokens.",
+            "Raise the budget, wait until its next period, or lower max_tokens. A budget above this key has no room for \
+             the request.",
             Some(HelpPage::Budgets),
         ),
         "tier_upgrade_required" => (
@@ -179,7 +190,7 @@ fn of_account(code: &str) -> Option<Row> {
         ),
         "model_not_allowed" => (
             "Model not allowed for this key",
-            "This key may call certain models only. Add the model to the key, or use another key.",
+            "Add the model to the key, or use another key. This one may call certain models only.",
             Some(HelpPage::Key),
         ),
         "rpm_exceeded" => (
@@ -195,7 +206,7 @@ fn of_account(code: &str) -> Option<Row> {
         ),
         "abandoned_exceeded" => (
             "Too many abandoned requests",
-            "Your clients disconnect before their responses end. Let them read responses to the end, then send again.",
+            "Let your clients read responses to the end, then send again. They disconnect before that.",
             None,
         ),
         "refusals_exceeded" => (
@@ -217,8 +228,8 @@ fn of_retry(code: &str) -> Option<Row> {
     Some(match code {
         "idempotency_in_progress" => (
             "Still running",
-            "A request with the same Idempotency-Key is still running. Send this one again in a moment to get its \
-             response.",
+            "Send the request again in a moment to get its response. Another one with the same Idempotency-Key is still \
+             running.",
             None,
         ),
         "idempotency_key_reused" => (
@@ -228,8 +239,8 @@ fn of_retry(code: &str) -> Option<Row> {
         ),
         "answer_not_kept" => (
             "Response not stored",
-            "The request with this Idempotency-Key ran once, and its response is not stored any more. Use another key \
-             to run it again.",
+            "Use another Idempotency-Key to run the request again. It ran once, and its response is not stored any \
+             more.",
             None,
         ),
         "overloaded"
@@ -243,7 +254,7 @@ fn of_retry(code: &str) -> Option<Row> {
         | "internal_error"
         | "server_error" => (
             "Temporarily unavailable",
-            "Nothing is wrong with the request. Send it again in a moment; official clients do this by themselves. If \
+            "Send the request again in a moment; official clients do this by themselves. Nothing is wrong with it. If \
              it happens often, contact support and quote the request ID.",
             None,
         ),
@@ -264,8 +275,11 @@ mod tests {
             let remedy = of(code, 400);
             assert_ne!(remedy.title, "Refused", "{code}");
             assert!(remedy.advice.ends_with('.'), "{code}");
+            let brief = remedy.brief();
+            assert!(brief.ends_with('.') && brief.len() <= 140, "{brief}");
         }
         assert_eq!(of("a_new_code", 400).title, "Refused");
+        assert_eq!(of("a_new_code", 400).brief(), "Read the message.");
         assert_eq!(of("invalid_request_error", 413).title, "Request too large");
     }
 }

@@ -103,7 +103,7 @@ impl Period {
     fn label(self) -> String {
         match self {
             Self::Hour => "Last hour".into(),
-            Self::Today => "Today".into(),
+            Self::Today => "Today (UTC)".into(),
             Self::Day => "24 hours".into(),
             Self::Days(days) => format!("{days} days"),
             Self::Between(from, to) => format!("{from} to {to}"),

@@ -1,4 +1,8 @@
-use super::*;
+use super::{
+    records::{MAX_OWNERS, RECORDS_OF_BLOCKED},
+    *,
+};
+use crate::backoffice::{BLOCKED, KEPT_OF_ACCOUNT};
 
 fn refused(account: &str, number: i64) -> RefusedRequest {
     RefusedRequest {
@@ -36,11 +40,11 @@ fn all_are_counted_and_the_newest_of_an_account_stay() {
     let records = buffer.take_records();
     let of_first = records.iter().filter(|one| one.account_id == "acct_1");
     let ids: Vec<_> = of_first.map(|one| one.id.clone()).collect();
-    let newest: Vec<_> = (4_950..5_000)
+    let newest: Vec<_> = (4_000..5_000)
         .map(|number| refused("", number).id)
         .collect();
     assert_eq!(ids, newest);
-    assert_eq!(records.len(), 51, "another account has its own room");
+    assert_eq!(records.len(), 1_001, "another account has its own room");
 }
 
 #[test]
@@ -51,15 +55,50 @@ fn what_many_accounts_leave_in_memory_is_bounded() {
     }
     assert_eq!(buffer.counts.len(), MAX_KINDS);
     assert_eq!(buffer.dropped, 2 * (20_000 - 16_384));
-    assert_eq!(buffer.record_count, MAX_RECORDS);
-    assert_eq!(buffer.take_records().len(), MAX_RECORDS);
-    assert_eq!(buffer.record_count, 0);
+    assert_eq!(buffer.take_records().len(), 2 * MAX_OWNERS);
+    assert!(buffer.take_records().is_empty());
     for number in 0..1_000_u32 {
         let key = KeyDigest([u8::try_from(number % 251).unwrap(); 32]);
         let other = KeyDigest([u8::try_from(number / 251).unwrap(); 32]);
         buffer.add_with_keys(vec![key, other], refused("", number.into()));
     }
     assert_eq!(buffer.unresolved.len(), MAX_UNRESOLVED);
+}
+
+#[test]
+fn an_account_with_many_records_gives_way_to_those_with_few() {
+    let large = |account: &str, number| RefusedRequest {
+        message: "m".repeat(100_000),
+        ..refused(account, number)
+    };
+    let mut buffer = Buffer::default();
+    for number in 0..3 {
+        buffer.add(refused("acct_few", number));
+    }
+    for number in 0..500 {
+        buffer.add(large("acct_many", number));
+        buffer.add(large("acct_more", number));
+    }
+    assert!(buffer.records.bytes() <= MAX_BYTES);
+    let records = buffer.take_records();
+    let of = |account: &str| {
+        let of = records.iter().filter(|one| one.account_id == account);
+        of.map(|one| one.id.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("acct_few").len(), 3);
+    let (many, more) = (of("acct_many"), of("acct_more"));
+    assert!(many.len() > 40 && many.len().abs_diff(more.len()) <= 1);
+    assert_eq!(many.last(), Some(&"refused_000499"), "the newest stay");
+    // So it is for keys that are not valid.
+    let mut added = 0;
+    for number in 0..100 {
+        buffer.add_with_keys(vec![KeyDigest([1; 32])], large("", number));
+        added += 1;
+    }
+    assert!(buffer.unresolved_records.bytes() <= MAX_UNRESOLVED_BYTES);
+    let one = buffer.take_unresolved().remove(0);
+    assert_eq!(one.counts.values().sum::<i64>(), added);
+    assert!((5..11).contains(&one.records.len()));
 }
 
 #[test]
@@ -85,11 +124,11 @@ fn counts_are_written_once_and_then_forgotten() {
 #[test]
 fn records_that_could_not_be_written_stay_before_newer_ones() {
     let mut buffer = Buffer::default();
-    for number in 0..30 {
+    for number in 0..600 {
         buffer.add(refused("acct_1", number));
     }
     let unwritten = buffer.take_records();
-    for number in 30..60 {
+    for number in 600..1_200 {
         buffer.add(refused("acct_1", number));
     }
     buffer.put_back(&unwritten);
@@ -98,7 +137,7 @@ fn records_that_could_not_be_written_stay_before_newer_ones() {
         .into_iter()
         .map(|one| one.id)
         .collect();
-    let newest: Vec<_> = (10..60).map(|number| refused("", number).id).collect();
+    let newest: Vec<_> = (200..1_200).map(|number| refused("", number).id).collect();
     assert_eq!(ids, newest);
 }
 
@@ -106,11 +145,11 @@ fn records_that_could_not_be_written_stay_before_newer_ones() {
 fn requests_with_a_former_key_are_added_to_its_account() {
     let mut buffer = Buffer::default();
     let keys = vec![KeyDigest([1; 32])];
-    for number in 0..60 {
+    for number in 0..1_000 {
         buffer.add_with_keys(keys.clone(), refused("", number));
     }
     let unresolved = buffer.take_unresolved();
-    buffer.add_with_keys(keys, refused("", 60));
+    buffer.add_with_keys(keys, refused("", 1_000));
     buffer.put_back_unresolved(unresolved);
     let mut unresolved = buffer.take_unresolved();
     assert_eq!(unresolved.len(), 1);
@@ -123,13 +162,13 @@ fn requests_with_a_former_key_are_added_to_its_account() {
     let counts = buffer.unwritten_counts();
     assert_eq!(counts.len(), 1);
     let (kind, requests) = &counts[0];
-    assert_eq!((kind.account_id.as_str(), *requests), ("acct_1", 61));
+    assert_eq!((kind.account_id.as_str(), *requests), ("acct_1", 1_001));
     let records = buffer.take_records();
-    assert_eq!(records.len(), RECORDS_OF_KEY);
+    assert_eq!(records.len(), KEPT_OF_ACCOUNT);
     let last = records.last().unwrap();
     assert_eq!(
         (last.id.as_str(), last.key_id.as_str()),
-        ("refused_000060", "key_7")
+        ("refused_001000", "key_7")
     );
     assert_eq!(last.project_id.as_deref(), Some("proj_1"));
 }
