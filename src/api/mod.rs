@@ -22,7 +22,7 @@ mod refused;
 mod span;
 
 pub(crate) use access_log::{RequestLog, log_requests, loggable, loggable_method};
-pub(crate) use body::read_body;
+pub(crate) use body::{MemoryGate, read_body, read_through};
 pub(crate) use extract::Peer;
 pub(crate) use proxies::{Source, TrustedProxies};
 
