@@ -146,7 +146,7 @@ pub(crate) async fn create(
             format!("An account can have at most {MAX_PROJECTS} projects, archived ones included.");
         return refused(&gateway, &me, &problem).await;
     }
-    if is_first_submission(&gateway, &form.once).await? {
+    if is_first_submission(&gateway, &me, &form.once).await? {
         ledger.create_project(&me.account.id, name.into()).await?;
     }
     let done = Confirmation::new(format!("Project {name} created."));

@@ -68,7 +68,7 @@ pub(crate) async fn rotate(
         let problem = "Choose one of the times in the list.";
         return details::page(&gateway, &me, &key, Some(problem)).await;
     };
-    if !is_first_submission(&gateway, &form.once).await? {
+    if !is_first_submission(&gateway, &me, &form.once).await? {
         let problem = "This form was sent before, and a secret is shown once. If you have not copied it, \
                        rotate the key again.";
         return details::page(&gateway, &me, &key, Some(problem)).await;
