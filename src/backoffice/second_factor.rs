@@ -127,7 +127,7 @@ impl Backoffice {
     /// Uses a code of the person's app, or one of their recovery codes.
     ///
     /// Codes of the app are so short that wrong ones are counted in the store, over all gateways and restarts. Recovery
-    /// codes cannot be guessed and are always checked, so that nobody who knows the password can lock out its owner.
+    /// codes cannot be guessed and are always checked, so that a thief of the password cannot lock out its owner.
     pub(crate) async fn use_second_factor(
         &self,
         person_id: &str,

@@ -220,3 +220,34 @@ impl IntoResponse for PortalError {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_when_to_try_again() {
+        for (seconds, said) in [
+            (1, "a minute"),
+            (61, "2 minutes"),
+            (7_140, "119 minutes"),
+            (7_200, "2 hours"),
+            (86_401, "25 hours"),
+        ] {
+            for error in [
+                PortalError::TooMany { seconds },
+                PortalError::TooManyChanges { seconds },
+                PortalError::TooManyCodes { seconds },
+            ] {
+                let message = error.to_string();
+                assert!(
+                    message.contains(&format!("ait {said} and try again")),
+                    "{message}"
+                );
+                let response = error.into_response();
+                assert_eq!(response.status(), Status::TOO_MANY_REQUESTS);
+                assert_eq!(response.headers()[header::RETRY_AFTER], seconds.to_string());
+            }
+        }
+    }
+}

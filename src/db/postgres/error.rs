@@ -35,7 +35,8 @@ impl Error {
         }
     }
 
-    /// Whether a transient error says that no operation would succeed: the server is not there, or serves nobody.
+    /// Whether a transient error says that no operation would succeed: the server is not there, or serves no
+    /// connection.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             // A lock that is not available, and transactions that collided, concern one operation.
