@@ -14,6 +14,7 @@ use crate::{
     net::{
         body_memory::{BodyMemory, BodyReservation, COPIES, Exhausted},
         drain::drain_unread,
+        offload::LARGE_BYTES,
         timeout::{DeadlineExceeded, with_deadline},
     },
     wire::error::GatewayError,
@@ -29,9 +30,6 @@ const BODY_PACE: usize = 30 << 10;
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// The bytes for which memory is reserved at once.
 const STEP_BYTES: usize = 256 << 10;
-/// Size above which a body is parsed and prepared outside of the threads that serve requests. A smaller one takes these
-/// threads a few milliseconds.
-const LARGE_BYTES: usize = 256 << 10;
 /// Most bytes for which a buffer is allocated because the client has announced them.
 const TRUSTED_BYTES: usize = 1 << 20;
 
@@ -205,6 +203,8 @@ impl Gate for Open {
 pub(crate) struct MemoryGate<'a> {
     memory: &'a Arc<BodyMemory>,
     account_id: &'a str,
+    /// What a byte of the body counts.
+    copies: usize,
     /// Size of the body for which memory is reserved.
     covered: usize,
     /// `None` for a small body that is complete.
@@ -212,10 +212,21 @@ pub(crate) struct MemoryGate<'a> {
 }
 
 impl<'a> MemoryGate<'a> {
+    /// For a body that is parsed and forwarded.
     pub(crate) fn new(memory: &'a Arc<BodyMemory>, account_id: &'a str) -> Self {
+        Self::with_copies(memory, account_id, COPIES)
+    }
+
+    /// For a body of which so many copies are in memory at once.
+    pub(crate) fn with_copies(
+        memory: &'a Arc<BodyMemory>,
+        account_id: &'a str,
+        copies: usize,
+    ) -> Self {
         Self {
             memory,
             account_id,
+            copies,
             covered: UNCOUNTED_BYTES,
             reservation: None,
         }
@@ -235,7 +246,7 @@ impl<'a> MemoryGate<'a> {
         let counted = bytes.len().saturating_sub(UNCOUNTED_BYTES);
         let mut memory = self.reservation;
         if let Some(reservation) = &mut memory {
-            let completed = reservation.complete(counted * COPIES);
+            let completed = reservation.complete(counted * self.copies);
             completed.map_err(|Exhausted| GatewayError::BodyMemoryExhausted)?;
         }
         let memory = memory.filter(|_| counted > 0);
@@ -257,7 +268,7 @@ impl Gate for MemoryGate<'_> {
 
     async fn grow(&mut self, length: usize) -> Result<(), GatewayError> {
         while self.covered < length {
-            self.reserve(STEP_BYTES * COPIES).await?;
+            self.reserve(STEP_BYTES * self.copies).await?;
             self.covered += STEP_BYTES;
         }
         Ok(())

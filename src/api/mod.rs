@@ -23,7 +23,7 @@ mod span;
 
 use access_log::log_operator_requests;
 pub(crate) use access_log::{RequestLog, loggable, loggable_method};
-pub(crate) use body::read_body;
+pub(crate) use body::{MemoryGate, read_body, read_through};
 pub(crate) use extract::Peer;
 pub(crate) use proxies::{Source, TrustedProxies};
 

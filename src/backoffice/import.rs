@@ -76,6 +76,8 @@ const FACTORS: Table = Table {
         Column::int("confirmed_at"),
         Column::int("last_step"),
         Column::text("last_use"),
+        Column::int("wrong_codes"),
+        Column::int("wrong_since"),
     ],
     identity: None,
 };

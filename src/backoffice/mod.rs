@@ -77,7 +77,7 @@ pub(crate) use self::{
     password::Passwords,
     people::{Person, email_key},
     refused::{BLOCKED, KEPT_OF_ACCOUNT, RefusedCount, RefusedFound, RefusedKind, RefusedPage},
-    second_factor::UsedCode,
+    second_factor::{CodeCheck, UsedCode},
     sessions::Session,
     statements::StoredStatement,
     throttle::{Attempt, Throttle},

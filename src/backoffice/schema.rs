@@ -53,7 +53,10 @@ macro_rules! tables {
                 confirmed_at BIGINT,
                 -- The time step of the last code that was accepted, and a random ID of that use.
                 last_step    BIGINT NOT NULL,
-                last_use     TEXT
+                last_use     TEXT,
+                -- Wrong codes of the app since the last right one, and when the day began in which they are counted.
+                wrong_codes  BIGINT NOT NULL DEFAULT 0,
+                wrong_since  BIGINT NOT NULL DEFAULT 0
             );
             -- Recovery codes, each of which can be used once instead of a code from the app.
             CREATE TABLE backoffice_recovery_codes (

@@ -17,6 +17,10 @@ use crate::base::{
     totp::TotpSecret,
 };
 
+/// Most codes of the app that are checked in a day without a right one among them. Three of a million codes are right at a
+/// time, so guessing for a year succeeds with a probability of 2 %.
+const WRONG_CODES: i64 = 20;
+const DAY_SECONDS: i64 = 24 * 3_600;
 /// How many recovery codes a person gets.
 const RECOVERY_CODES: usize = 10;
 /// How long setting up an app may take, in seconds.
@@ -30,6 +34,8 @@ const RECOVERY_CHARS: usize = 16;
 struct Factor {
     secret: TotpSecret,
     last_step: i64,
+    wrong_codes: i64,
+    wrong_since: i64,
 }
 
 impl Backoffice {
@@ -118,34 +124,61 @@ impl Backoffice {
         Ok(confirmed.then_some(codes))
     }
 
-    /// Uses a code of the person's app, or one of their recovery codes; `None` if it is not right or was used before.
+    /// Uses a code of the person's app, or one of their recovery codes.
+    ///
+    /// Codes of the app are so short that wrong ones are counted in the store, over all gateways and restarts. Recovery
+    /// codes cannot be guessed and are always checked, so that a thief of the password cannot lock out its owner.
     pub(crate) async fn use_second_factor(
         &self,
         person_id: &str,
         code: &str,
         now: i64,
-    ) -> Result<Option<UsedCode>, BackofficeError> {
-        let Some(factor) = self.second_factor(person_id).await? else {
-            return Ok(None);
-        };
-        if let Some(step) = factor.secret.accepted_step(code, now, factor.last_step) {
-            let used = self.use_step(person_id, step).await?;
-            return Ok(used.then_some(UsedCode::App));
+    ) -> Result<CodeCheck, BackofficeError> {
+        if let Some(digest) = recovery_digest(person_id, code) {
+            let used = self.use_recovery_code(person_id, &digest).await?;
+            return Ok(CodeCheck::of(used, UsedCode::Recovery));
         }
-        let used = match recovery_digest(person_id, code) {
-            Some(digest) => self.use_recovery_code(person_id, &digest).await?,
+        let Some(factor) = self.counted_second_factor(person_id, now).await? else {
+            return Ok(CodeCheck::Wrong);
+        };
+        if factor.wrong_codes > WRONG_CODES {
+            let seconds = factor.wrong_since + DAY_SECONDS - now;
+            let seconds = u64::try_from(seconds).unwrap_or_default().max(1);
+            return Ok(CodeCheck::TooMany { seconds });
+        }
+        let used = match factor.secret.accepted_step(code, now, factor.last_step) {
+            Some(step) => self.use_step(person_id, step).await?,
             None => false,
         };
-        Ok(used.then_some(UsedCode::Recovery))
+        Ok(CodeCheck::of(used, UsedCode::App))
     }
 
-    async fn second_factor(&self, person_id: &str) -> Result<Option<Factor>, BackofficeError> {
+    /// The second factor, after one more code was counted as wrong. That is before it is checked, so that codes at the
+    /// same time are all counted; a right one resets the count.
+    async fn counted_second_factor(
+        &self,
+        person_id: &str,
+        now: i64,
+    ) -> Result<Option<Factor>, BackofficeError> {
+        let count = statement(
+            "UPDATE backoffice_factors
+             SET wrong_codes = CASE WHEN wrong_since <= $1 THEN 1
+                     WHEN wrong_codes > $2 THEN wrong_codes ELSE wrong_codes + 1 END,
+                 wrong_since = CASE WHEN wrong_since <= $1 THEN $3 ELSE wrong_since END
+             WHERE person_id = $4 AND confirmed_at IS NOT NULL",
+            [
+                (now - DAY_SECONDS).into(),
+                WRONG_CODES.into(),
+                now.into(),
+                person_id.into(),
+            ],
+        );
         let select = statement(
-            "SELECT secret, last_step FROM backoffice_factors
+            "SELECT secret, last_step, wrong_codes, wrong_since FROM backoffice_factors
              WHERE person_id = $1 AND confirmed_at IS NOT NULL",
             [person_id.into()],
         );
-        let rows = self.run(vec![select]).await?;
+        let rows = self.run(vec![count, select]).await?;
         let Some(mut row) = rows.into_iter().next() else {
             return Ok(None);
         };
@@ -153,6 +186,8 @@ impl Backoffice {
         Ok(Some(Factor {
             secret: TotpSecret::parse(&secret).ok_or_else(|| unexpected("a secret"))?,
             last_step: row.int()?,
+            wrong_codes: row.int()?,
+            wrong_since: row.int()?,
         }))
     }
 
@@ -160,7 +195,7 @@ impl Backoffice {
     async fn use_step(&self, person_id: &str, step: i64) -> Result<bool, BackofficeError> {
         let one_use = random_id("use_");
         let take = statement(
-            "UPDATE backoffice_factors SET last_step = $1, last_use = $2
+            "UPDATE backoffice_factors SET last_step = $1, last_use = $2, wrong_codes = 0
              WHERE person_id = $3 AND confirmed_at IS NOT NULL AND last_step < $1",
             [step.into(), one_use.as_str().into(), person_id.into()],
         );
@@ -182,11 +217,20 @@ impl Backoffice {
                 person_id.into(),
             ],
         );
+        let reset = statement(
+            "UPDATE backoffice_factors SET wrong_codes = 0 WHERE person_id = $1 AND EXISTS
+                 (SELECT 1 FROM backoffice_recovery_codes WHERE digest = $2 AND used_by = $3)",
+            [
+                person_id.into(),
+                digest.as_str().into(),
+                one_use.as_str().into(),
+            ],
+        );
         let select = statement(
             "SELECT used_by FROM backoffice_recovery_codes WHERE digest = $1",
             [digest.as_str().into()],
         );
-        is_of(self.run(vec![take, select]).await?, &one_use)
+        is_of(self.run(vec![take, reset, select]).await?, &one_use)
     }
 
     /// How many recovery codes the person has left.
@@ -231,6 +275,28 @@ impl Backoffice {
     ) -> Result<(), BackofficeError> {
         self.run(delete_second_factor(person_id).into()).await?;
         Ok(())
+    }
+}
+
+/// Whether a code was right, and is used now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeCheck {
+    Right(UsedCode),
+    /// It is wrong, or was used before.
+    Wrong,
+    /// It was not checked: too many were wrong. The next code of the app is checked in so many seconds.
+    TooMany {
+        seconds: u64,
+    },
+}
+
+impl CodeCheck {
+    fn of(is_used: bool, used: UsedCode) -> Self {
+        if is_used {
+            Self::Right(used)
+        } else {
+            Self::Wrong
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     config::{self, Config, LimiterStore, StoreLocation},
     conversations,
     ledger::{self, spool},
+    net::offload::Offload,
     tools::Toolbox,
     upstream::deployments,
 };
@@ -160,7 +161,7 @@ async fn remote(config: &Config, findings: &mut Findings) -> Result<(), String> 
     if let Some(oidc) = &config.portal.oidc {
         findings.add("portal.oidc", probe_issuer(oidc).await)?;
     }
-    match deployments::providers(config) {
+    match deployments::providers(config, &Offload::default()) {
         Err(error) => findings.add("providers", Err(error))?,
         Ok(providers) => {
             for name in config.providers.keys() {

@@ -61,6 +61,9 @@ enum Command {
         /// The configuration file (TOML)
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// If the changes of the console cannot be read, serve the file without them until they can
+        #[arg(long)]
+        without_console_changes: bool,
     },
     /// Check a configuration file and every store, server and provider it names; changes nothing
     Check(check::Options),
@@ -207,7 +210,10 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Dev(options) => dev::run(options).await,
         Command::Init(options) => init::run(&options),
         // Boxed, because it is large.
-        Command::Serve { config } => Box::pin(serve::run(&config)).await,
+        Command::Serve {
+            config,
+            without_console_changes,
+        } => Box::pin(serve::run(&config, without_console_changes)).await,
         Command::Check(options) => check::run(&options).await,
         Command::Health(options) => health::run(&options).await,
         Command::Account { target, command } => command.run(&target).await,

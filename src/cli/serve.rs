@@ -6,15 +6,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     cli::logging,
-    server::{self, ConfigFiles, Running},
+    server::{self, ConfigFiles, Running, UnreadableChanges},
 };
 
-pub(crate) async fn run(file: &Path) -> Result<(), String> {
+pub(crate) async fn run(file: &Path, without_changes: bool) -> Result<(), String> {
     let mut files = ConfigFiles::new(file);
     let config = files.load()?;
     logging::start(&config.log);
     let signals = StopSignals::listen()?;
-    let running = server::start(config)
+    let unreadable = if without_changes {
+        UnreadableChanges::ServeFile
+    } else {
+        UnreadableChanges::Fail
+    };
+    let running = server::start_with(config, unreadable)
         .await
         .map_err(|error| error.to_string())?;
     running.reload_from(files);

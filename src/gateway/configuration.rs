@@ -18,6 +18,7 @@ use crate::{
         ConfigError,
         changes::{Base, Changes, Revision},
     },
+    net::offload::Offload,
 };
 
 /// Time between two attempts to use a version that could not be used, because what it lacks may be there by now.
@@ -157,7 +158,7 @@ impl Gateway {
                 return Ok(()); // It is in use already.
             }
             let base = file.unwrap_or(&before.base);
-            let built = routes(base, &newest, Some(&before));
+            let built = routes(base, &newest, &before, &self.offload);
             let mut known = self.configuration.known();
             if known.newest.number != newest.number || !Arc::ptr_eq(&before, &self.routes()) {
                 continue; // Meanwhile a newer version was found, or other routes came into use.
@@ -206,16 +207,17 @@ impl Gateway {
             let mistakes = mistakes.iter();
             mistakes.map(ToString::to_string).collect::<Vec<_>>()
         })?;
-        Routes::new(config, Some(&current)).map_err(|mistake| vec![mistake])
+        Routes::new(config, Some(&current), &self.offload).map_err(|mistake| vec![mistake])
     }
 }
 
 fn routes(
     base: &Arc<Base>,
     revision: &Revision,
-    current: Option<&Routes>,
+    current: &Routes,
+    offload: &Offload,
 ) -> Result<Routes, String> {
     let config = base.read(revision);
     let config = config.map_err(|error: ConfigError| error.to_string())?;
-    Routes::new(config, current)
+    Routes::new(config, Some(current), offload)
 }

@@ -156,11 +156,15 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// `previous` are the routes in use; deployments that stay keep their health and counts.
-    pub(crate) fn new(config: Config, previous: Option<&Self>) -> Result<Self, String> {
+    pub(crate) fn new(
+        config: Config,
+        previous: Option<&Self>,
+        offload: &Offload,
+    ) -> Result<Self, String> {
         let previous = previous.map(|previous| &previous.deployments);
         let tools = &config.tools;
         let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
-        let deployments = Deployments::new(&config, previous)?;
+        let deployments = Deployments::new(&config, previous, offload)?;
         let unserved = config.unserved_models();
         if !unserved.is_empty() {
             let models = unserved.join(", ");
@@ -204,6 +208,7 @@ impl Gateway {
             .map(|settings| Telemetry::new(*settings))
             .transpose()?;
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
+        let offload = Offload::default();
         Ok(Self {
             conversations: stores.conversations,
             backoffice: stores.backoffice,
@@ -237,7 +242,6 @@ impl Gateway {
                 config.server.body_memory.limit,
                 config.server.body_memory.share,
             )),
-            offload: Offload::default(),
             limiter: stores.limiter,
             ceilings: config.limits,
             max_keys: config.max_keys,
@@ -247,7 +251,8 @@ impl Gateway {
             refused_requests: RefusedRequests::default(),
             retries: Retries::new(config.retries),
             configuration: Configuration::new(config.revision.clone()),
-            routes: ArcSwap::from_pointee(Routes::new(config, None)?),
+            routes: ArcSwap::from_pointee(Routes::new(config, None, &offload)?),
+            offload,
             tasks: Tasks::default(),
             background: TaskTracker::new(),
             shutdown: Shutdown::default(),

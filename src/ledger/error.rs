@@ -47,10 +47,12 @@ pub enum LedgerError {
 impl From<postgres::Error> for LedgerError {
     fn from(error: postgres::Error) -> Self {
         if error.is_transient() {
-            tracing::warn!(
-                %error,
-                "the ledger database is unreachable; the operation fails as unavailable"
-            );
+            // An outage fails every operation and is logged once, by those that ask for the end of it.
+            if error.is_outage() {
+                tracing::debug!(%error, "the ledger database is unreachable");
+            } else {
+                tracing::warn!(%error, "an operation of the ledger failed; it may succeed if it is repeated");
+            }
             return Self::Unavailable;
         }
         Self::Postgres(error)

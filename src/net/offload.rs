@@ -6,7 +6,13 @@ use tokio::sync::Semaphore;
 
 use super::lanes::lanes;
 
-/// Slots for computations that run beside the lanes: one for every second core, so that they cannot take all cores.
+/// Size above which a body is parsed and prepared beside the threads that serve requests. A smaller one takes these
+/// threads a few milliseconds.
+pub(crate) const LARGE_BYTES: usize = 256 << 10;
+
+/// Slots for computations that run beside the lanes: one for every second core, so that they cannot take all cores. Clones
+/// share them.
+#[derive(Clone)]
 pub struct Offload {
     slots: Arc<Semaphore>,
 }

@@ -44,16 +44,40 @@ pub enum PortalError {
     Foreign,
     #[error("Too many attempts. Wait {} and try again.", wait(*seconds))]
     TooMany { seconds: u64 },
+    /// The person or the account has changed much in the last day.
+    #[error(
+        "You or your account have changed very much in the last 24 hours. Nothing was changed now: wait {} and try again.",
+        wait(*seconds)
+    )]
+    TooManyChanges { seconds: u64 },
+    /// Too many wrong codes in a day.
+    #[error(
+        "Too many wrong codes were entered. Wait {} and try again, or use a recovery code. The operator of this gateway can \
+         reset your two-factor authentication.",
+        wait(*seconds)
+    )]
+    TooManyCodes { seconds: u64 },
     #[error("This is not available at the moment. Nothing is lost; try again in a moment.")]
     Unavailable(String),
-    #[error("{0}")]
+    #[error("{}", unread(.0))]
     Body(GatewayError),
+}
+
+fn unread(error: &GatewayError) -> String {
+    match error {
+        GatewayError::BodyMemoryExhausted => {
+            "Too many long forms of this account are being read. Wait a moment and send it again."
+                .into()
+        }
+        error => error.to_string(),
+    }
 }
 
 fn wait(seconds: u64) -> String {
     match seconds.div_ceil(60) {
         0 | 1 => "a minute".into(),
-        minutes => format!("{minutes} minutes"),
+        minutes @ ..120 => format!("{minutes} minutes"),
+        minutes => format!("{} hours", minutes.div_ceil(60)),
     }
 }
 
@@ -141,7 +165,9 @@ impl PortalError {
             Self::Invalid(_) => Status::BAD_REQUEST,
             Self::Stale | Self::Foreign | Self::NotAllowed { .. } => Status::FORBIDDEN,
             Self::LastOwner(_) => Status::CONFLICT,
-            Self::TooMany { .. } => Status::TOO_MANY_REQUESTS,
+            Self::TooMany { .. } | Self::TooManyChanges { .. } | Self::TooManyCodes { .. } => {
+                Status::TOO_MANY_REQUESTS
+            }
             Self::Unavailable(_) => Status::SERVICE_UNAVAILABLE,
             Self::Body(error) => error.envelope().status,
         }
@@ -165,6 +191,7 @@ impl IntoResponse for PortalError {
             _ if matches!(self, Self::NotAllowed { .. }) => "Not for your role",
             Status::NOT_FOUND => "Not found",
             Status::SERVICE_UNAVAILABLE => "Not available",
+            _ if matches!(self, Self::TooManyChanges { .. }) => "Too many changes",
             Status::TOO_MANY_REQUESTS => "Too many attempts",
             _ => "Request failed",
         };
@@ -177,8 +204,10 @@ impl IntoResponse for PortalError {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         let retry = match self {
-            Self::TooMany { seconds } => Some(seconds),
-            Self::Unavailable(_) => Some(2),
+            Self::TooMany { seconds }
+            | Self::TooManyChanges { seconds }
+            | Self::TooManyCodes { seconds } => Some(seconds),
+            Self::Unavailable(_) | Self::Body(GatewayError::BodyMemoryExhausted) => Some(2),
             _ => None,
         };
         if let Some(seconds) = retry {
@@ -189,5 +218,36 @@ impl IntoResponse for PortalError {
             response.extensions_mut().insert(Cause(reason));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_when_to_try_again() {
+        for (seconds, said) in [
+            (1, "a minute"),
+            (61, "2 minutes"),
+            (7_140, "119 minutes"),
+            (7_200, "2 hours"),
+            (86_401, "25 hours"),
+        ] {
+            for error in [
+                PortalError::TooMany { seconds },
+                PortalError::TooManyChanges { seconds },
+                PortalError::TooManyCodes { seconds },
+            ] {
+                let message = error.to_string();
+                assert!(
+                    message.contains(&format!("ait {said} and try again")),
+                    "{message}"
+                );
+                let response = error.into_response();
+                assert_eq!(response.status(), Status::TOO_MANY_REQUESTS);
+                assert_eq!(response.headers()[header::RETRY_AFTER], seconds.to_string());
+            }
+        }
     }
 }

@@ -147,7 +147,7 @@ pub(crate) async fn create(
         return refused(&gateway, &me, &problem).await;
     }
     let mut done = Confirmation::new(format!("Project {name} created."));
-    if is_first_submission(&gateway, &form.once).await? {
+    if is_first_submission(&gateway, &me, &form.once).await? {
         let new = ledger.create_project(&me.account.id, name.into()).await?;
         // Projects are not deleted, for the history; a new one has none.
         done = done.undone_by(&format!("{PATH}/{}/archive", new.id), &[]);

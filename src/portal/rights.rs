@@ -92,6 +92,19 @@ pub const ROUTES: [(&str, Right); 57] = [
     ("/portal/oidc/disconnect", Right::Member),
 ];
 
+/// The routes whose forms are not counted as changes ([`is_change`]): they leave nothing for good, or have a limit of their
+/// own. Ending a key or a session has to work always, and a key ends once.
+const NOT_COUNTED: [&str; 8] = [
+    "/portal/sign-out",
+    "/portal/keys/{id}/delete",
+    "/portal/playground",
+    "/portal/playground/run",
+    "/portal/billing/checkout",
+    "/portal/billing/test-payment/{checkout}",
+    "/portal/settings/sessions",
+    "/portal/settings/delete",
+];
+
 impl Right {
     /// The roles that have it.
     pub fn roles(self) -> &'static [TeamRole] {
@@ -146,6 +159,13 @@ pub(crate) fn is_set_up(parts: &Parts) -> bool {
     route.starts_with("/portal/settings/two-factor") || route == "/portal/sign-out"
 }
 
+/// Whether a form of this request counts as a change that is recorded or leaves rows. Any form does whose route is not
+/// listed, so that no new one is forgotten.
+pub(crate) fn is_change(parts: &Parts) -> bool {
+    let route = parts.extensions.get::<MatchedPath>();
+    route.is_none_or(|route| !NOT_COUNTED.contains(&route.as_str()))
+}
+
 /// Refuses a request for a route that the person's role may not use.
 pub(crate) fn check(parts: &Parts, person: &Person) -> Result<(), PortalError> {
     let route = parts.extensions.get::<MatchedPath>();
@@ -175,6 +195,9 @@ mod tests {
             assert_eq!(times, 1, "{route}");
         }
         assert_eq!(of_route("/portal/new"), None);
+        for route in NOT_COUNTED {
+            assert!(of_route(route).is_some(), "{route}");
+        }
     }
 
     #[test]

@@ -6,22 +6,31 @@ use super::StartError;
 use crate::{
     backoffice::Backoffice,
     config::{
-        Config, StoreLocation,
+        Config,
         changes::{Changes, Revision},
     },
     gateway::configuration::revision,
 };
 
-/// How often a database server that does not respond is asked, a second apart.
+/// How often a store that cannot be read is asked, a second apart: a server may be starting, a file may be locked.
 const ATTEMPTS: u32 = 5;
 
+/// What a start does if the changes cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreadableChanges {
+    /// It fails: calls would be charged the prices of the file.
+    Fail,
+    /// It serves the file alone until they can be read, as the operator has decided.
+    ServeFile,
+}
+
 /// The newest version in the store; version 0 if there is none.
-async fn newest(backoffice: &Backoffice, attempts: u32) -> Result<Revision, String> {
+async fn newest(backoffice: &Backoffice) -> Result<Revision, String> {
     let mut attempt = 1;
     let newest = loop {
         match backoffice.config_newer_than(0).await {
             Ok(newest) => break newest,
-            Err(error) if attempt == attempts => return Err(error.to_string()),
+            Err(error) if attempt == ATTEMPTS => return Err(error.to_string()),
             Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
         attempt += 1;
@@ -45,14 +54,13 @@ pub(crate) fn refusal(number: i64, problem: &str) -> String {
 /// The configuration with the newest version of the store.
 ///
 /// A gateway that served without the changes would charge wrong prices, so a version that does not fit the file fails the
-/// start. So does a store that cannot be asked, except for a damaged file beside an SQLite database: it stops no call, and
-/// the changes are made as soon as it can be read.
-pub(super) async fn applied(config: Config, backoffice: &Backoffice) -> Result<Config, StartError> {
-    let attempts = match &config.store.location {
-        StoreLocation::File(_) => 1,
-        StoreLocation::Postgres { .. } => ATTEMPTS,
-    };
-    match newest(backoffice, attempts).await {
+/// start. So does a store that cannot be read, unless the operator has decided otherwise for this start.
+pub(super) async fn applied(
+    config: Config,
+    backoffice: &Backoffice,
+    unreadable: UnreadableChanges,
+) -> Result<Config, StartError> {
+    match newest(backoffice).await {
         Ok(newest) if newest.number == 0 => Ok(config),
         Ok(newest) => {
             let number = newest.number;
@@ -61,17 +69,19 @@ pub(super) async fn applied(config: Config, backoffice: &Backoffice) -> Result<C
             let changed = changed.map_err(|error| unusable(error.to_string()))?;
             Ok(config.adopting(changed))
         }
-        Err(reason) => match &config.store.location {
-            StoreLocation::File(_) => {
+        Err(reason) => match unreadable {
+            UnreadableChanges::ServeFile => {
                 tracing::error!(
-                    "changes of the console cannot be read, and the file is served without them: {reason}"
+                    "the changes of the console cannot be read, and the file is served without them until they can: {reason}"
                 );
                 Ok(config)
             }
-            StoreLocation::Postgres { .. } => {
-                let reason = format!("the changes of the console cannot be read: {reason}");
-                Err(StartError::Changes(reason))
-            }
+            UnreadableChanges::Fail => Err(StartError::Changes(format!(
+                "the changes that were made in the console cannot be read: {reason}\n\
+                 Without them, calls would be charged the prices of the file. Make the store readable (for a damaged \
+                 file, restore its backup), or serve the file alone until it is with \
+                 `tollgate serve --config FILE --without-console-changes`."
+            ))),
         },
     }
 }
@@ -82,5 +92,66 @@ pub(crate) fn describe(changes: &Changes) -> String {
     match count {
         1 => "1 entry differs from the file".into(),
         count => format!("{count} entries differ from the file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, path::Path};
+
+    use super::*;
+
+    /// The start beside a database in this folder.
+    async fn start(folder: &Path, unreadable: UnreadableChanges) -> Result<Config, StartError> {
+        let database = folder.join("tollgate.db");
+        let text = format!(
+            "store.url = \"sqlite:{}\"\nproviders.play.kind = \"simulator\"\n\
+             deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
+            database.display()
+        );
+        let token = "0123456789abcdef0123456789abcdef".to_owned();
+        let environment = BTreeMap::from([("TOLLGATE_OPERATOR_TOKEN".to_owned(), token)]);
+        let config = Config::parse("test.toml", &text, &environment).unwrap();
+        applied(config, &Backoffice::beside(&database), unreadable).await
+    }
+
+    /// Whatever the reason, the prices of the file are charged only if the operator says so.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_cannot_be_read_fails_the_start() {
+        for (state, said) in [
+            ("fine", None),
+            ("damaged", Some("not a database")),
+            ("other version", Some("another version of tollgate")),
+            ("locked", Some("locked")),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("tollgate.portal.db");
+            start(folder.path(), UnreadableChanges::Fail).await.unwrap();
+            let stranger = rusqlite::Connection::open(&file).unwrap();
+            match state {
+                "damaged" => {
+                    std::fs::write(&file, "garbage".repeat(999)).unwrap();
+                }
+                "other version" => stranger.pragma_update(None, "user_version", 99).unwrap(),
+                "locked" => {
+                    stranger
+                        .pragma_update(None, "journal_mode", "DELETE")
+                        .unwrap();
+                    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+                }
+                _ => {}
+            }
+            let started = start(folder.path(), UnreadableChanges::Fail).await;
+            match (started, said) {
+                (Ok(_), None) => {}
+                (Err(StartError::Changes(reason)), Some(said)) => {
+                    assert!(reason.contains(said), "{state}: {reason}");
+                    assert!(reason.contains("--without-console-changes"), "{reason}");
+                }
+                (started, _) => panic!("{state}: {:?}", started.err()),
+            }
+            let decided = start(folder.path(), UnreadableChanges::ServeFile).await;
+            assert!(decided.is_ok(), "{state}");
+        }
     }
 }

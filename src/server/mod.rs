@@ -18,6 +18,7 @@ mod reload;
 mod stores;
 mod tls;
 
+pub use changes::UnreadableChanges;
 pub(crate) use changes::{describe, refusal};
 pub(crate) use reload::ConfigFiles;
 
@@ -52,7 +53,7 @@ pub enum StartError {
     Threads(std::io::Error),
     #[error("{0}")]
     Provider(String),
-    /// The changes that were made in the console do not fit the file.
+    /// The changes that were made in the console cannot be read, or do not fit the file.
     #[error("{0}")]
     Changes(String),
 }
@@ -79,7 +80,17 @@ pub fn public_front(gateway: &Arc<Gateway>) -> Front {
 }
 
 /// Starts everything and returns once both listeners accept connections.
+///
+/// It fails if the changes of the console cannot be read.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, UnreadableChanges::Fail).await
+}
+
+/// Like [`start`], with a decision about changes of the console that cannot be read.
+pub async fn start_with(
+    config: Config,
+    unreadable: UnreadableChanges,
+) -> Result<Running, StartError> {
     let tls = config
         .server
         .tls
@@ -90,7 +101,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let operator = bind(config.operator.listen).await?;
     let lanes = Arc::new(Lanes::start(config.overload.max_lag).map_err(StartError::Threads)?);
     let stores = Stores::open(&config).await?;
-    let config = changes::applied(config, &stores.backoffice).await?;
+    let config = changes::applied(config, &stores.backoffice, unreadable).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));

@@ -6,15 +6,19 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, Uri};
+use sha2::{Digest as _, Sha256};
 
 pub(crate) use super::{auth::KeyHeader, response::Response};
 use super::{
-    auth::{Auth, Outgoing, Pass},
+    auth::{Auth, Outgoing, Pass, Payload},
     reason::{self, Redactor},
 };
 use crate::{
     config::{Identity, RemoteProvider, Timeouts},
-    net::http1::client::Pool,
+    net::{
+        http1::client::Pool,
+        offload::{LARGE_BYTES, Offload},
+    },
     prompt::ChatCall,
     wire::error::UpstreamError,
 };
@@ -36,6 +40,8 @@ pub(crate) struct Client {
     lists_models: bool,
     timeouts: Timeouts,
     redactor: Redactor,
+    /// Where large bodies are prepared.
+    offload: Offload,
 }
 
 impl Client {
@@ -66,7 +72,45 @@ impl Client {
             lists_models: !matches!(config.identity, Some(Identity::Google(_))),
             timeouts: config.timeouts,
             redactor: Redactor::new(config),
+            offload: Offload::default(),
         })
+    }
+
+    /// Uses the slots for long computations that others use too.
+    pub(crate) fn share_offload(&mut self, offload: &Offload) {
+        self.offload = offload.clone();
+    }
+
+    /// Does `work` with the body of a call; with a large one beside the threads that serve requests.
+    pub(crate) async fn prepare<T: Send + 'static>(
+        &self,
+        body: Vec<u8>,
+        call: &ChatCall,
+        work: impl FnOnce(Vec<u8>) -> T + Send + 'static,
+    ) -> Result<T, UpstreamError> {
+        if body.len() <= LARGE_BYTES {
+            return Ok(work(body));
+        }
+        // It stays in memory even if the client leaves.
+        let memory = call.body_memory.clone();
+        let work = move || {
+            let _memory = memory;
+            work(body)
+        };
+        let done = self.offload.run(work).await;
+        done.ok_or_else(|| UpstreamError::Connect("its request could not be prepared".into()))
+    }
+
+    /// The body of a call as it is sent. A signed one is hashed once, however often it is signed.
+    async fn payload(&self, body: Vec<u8>, call: &ChatCall) -> Result<Payload, UpstreamError> {
+        if !self.auth.is_signed() {
+            return Ok(body.into());
+        }
+        self.prepare(body, call, |bytes| Payload {
+            digest: Some(Sha256::digest(&bytes).into()),
+            bytes,
+        })
+        .await
     }
 
     /// Adds a header that is sent with every request, except for those that bring their own lines.
@@ -92,6 +136,7 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(&self.default_lines, call);
+        let body = self.payload(body, call).await?;
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
             return Ok(response.with_model_reader(call));
@@ -110,6 +155,7 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(lines, call);
+        let body = self.payload(body, call).await?;
         let response = self.send("POST", path, &body, &lines).await?;
         if response.status == StatusCode::OK {
             return Ok(response.with_model_reader(call));
@@ -149,7 +195,8 @@ impl Client {
         if self.auth.is_signed() {
             return self.probe_identity().await;
         }
-        let response = self.send("GET", path, &[], &self.default_lines).await;
+        let nothing = Payload::default();
+        let response = self.send("GET", path, &nothing, &self.default_lines).await;
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status.as_u16();
         match response.status {
@@ -180,7 +227,7 @@ impl Client {
         &self,
         method: &str,
         path: &str,
-        body: &[u8],
+        body: &Payload,
         lines: &str,
     ) -> Result<Response, UpstreamError> {
         let pass = self.auth.pass().await?;
@@ -214,14 +261,14 @@ impl Client {
         pass: &Pass<'_>,
         method: &str,
         path: &str,
-        body: &[u8],
+        body: &Payload,
         lines: &str,
     ) -> Result<Response, UpstreamError> {
         let request = self.head(method, path, body, lines, pass)?;
         let first_byte = self.timeouts.first_byte;
         let exchange = async {
             let mut connection = self.pool.take().await?;
-            let head = connection.send(&request, body).await?;
+            let head = connection.send(&request, &body.bytes).await?;
             Ok((head, connection))
         };
         let exchanged = tokio::time::timeout(first_byte, exchange).await;
@@ -250,7 +297,7 @@ impl Client {
         &self,
         method: &str,
         path: &str,
-        body: &[u8],
+        body: &Payload,
         lines: &str,
         pass: &Pass<'_>,
     ) -> Result<Vec<u8>, UpstreamError> {
@@ -284,7 +331,7 @@ impl Client {
         };
         pass.write(&mut head, &request);
         head.extend_from_slice(b"content-length: ");
-        head.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+        head.extend_from_slice(itoa::Buffer::new().format(body.bytes.len()).as_bytes());
         head.extend_from_slice(b"\r\n\r\n");
         Ok(head)
     }
@@ -315,9 +362,42 @@ fn retry_delay(body: &[u8]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        config::{Dialect, ProviderKind, Quirks, Reuse},
+        upstream::testing,
+    };
+
+    #[tokio::test]
+    async fn a_large_body_is_prepared_beside_the_threads_that_serve() {
+        let config = RemoteProvider {
+            kind: ProviderKind::Anthropic,
+            dialect: Dialect::default(),
+            betas: Vec::new(),
+            base_url: "http://127.0.0.1:9/v1".into(),
+            api_keys: Vec::new(),
+            identity: None,
+            quirks: Quirks::default(),
+            timeouts: Timeouts::default(),
+            reuse: Reuse::Pooled,
+        };
+        let client = Client::new(&config, KeyHeader::BEARER).unwrap();
+        let body =
+            json!({ "model": testing::MODEL, "messages": [{ "role": "user", "content": "Hi" }] });
+        let call = testing::call(body.to_string().as_bytes());
+        for (bytes, is_here) in [(LARGE_BYTES, true), (LARGE_BYTES + 1, false)] {
+            let prepared = client.prepare(vec![0; bytes], &call, |body| {
+                (thread::current().id(), body.len())
+            });
+            let (thread, length) = prepared.await.unwrap();
+            assert_eq!(length, bytes);
+            assert_eq!(thread == thread::current().id(), is_here, "{bytes}");
+        }
+    }
 
     #[test]
     fn retry_delay_is_read_from_the_body() {

@@ -38,6 +38,7 @@ pub(crate) use simulator::Simulator;
 
 use crate::{
     config::{ProviderKind, RemoteProvider},
+    net::offload::Offload,
     prompt::ChatCall,
     wire::{chat::Answer, error::UpstreamError, part::Part},
 };
@@ -64,6 +65,17 @@ impl Provider {
             ProviderKind::Anthropic => Ok(Self::Anthropic(Box::new(Anthropic::new(config)?))),
             ProviderKind::Gemini => Ok(Self::Gemini(Box::new(Gemini::new(config)?))),
         }
+    }
+
+    /// The adapter with the slots for long computations that others use too. Only requests that are signed or rewritten
+    /// need them.
+    fn sharing(mut self, offload: &Offload) -> Self {
+        match &mut self {
+            Self::OpenAi(provider) => provider.share_offload(offload),
+            Self::Anthropic(provider) => provider.share_offload(offload),
+            Self::Gemini(_) | Self::Simulator(_) => {}
+        }
+        self
     }
 
     /// Whether it speaks the Messages API.

@@ -21,7 +21,7 @@ use crate::support::{
 
 pub use crate::support::ledger_view::{MODEL, PRICE};
 
-const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
+pub const TOKEN: &str = "7c1f9a04e6b25d83d0487ae1936bf25c";
 /// Longer than any step without a bound of its own takes.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 /// A store that accepts connections again is in use again within this time. Two seconds are promised on an idle
@@ -100,7 +100,7 @@ impl Stores {
 pub struct Gateway {
     pub process: Process,
     pub public: SocketAddr,
-    operator: SocketAddr,
+    pub operator: SocketAddr,
 }
 
 pub struct Fleet {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     gateways::{
-        Account, Fleet, MODEL, Outcome, RECOVERY, Servers, Store, TIMEOUT, ask,
+        Account, Fleet, MODEL, Outcome, RECOVERY, Servers, Store, TIMEOUT, TOKEN, ask,
         assert_store_refusal, eventually, within,
     },
     load::{Addresses, Load},
@@ -113,8 +113,12 @@ async fn an_outage_is_logged_at_its_ends_alone() {
     servers.kill(Store::Postgres).await;
     fleet.until_health(503).await;
     let early = warnings(&fleet);
-    // Long enough for many tries of everything that is tried again.
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    // Long enough for many tries of everything that is tried again, while customers and operators go on.
+    let until = std::time::Instant::now() + Duration::from_secs(6);
+    while std::time::Instant::now() < until {
+        refused_pages(&fleet, &idle).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     let late = warnings(&fleet);
     assert!(!early.is_empty(), "the outage is in the log");
     assert!(
@@ -141,6 +145,27 @@ async fn an_outage_is_logged_at_its_ends_alone() {
     };
     eventually("each outage is summed up", summed_up).await;
     fleet.ends_clean().await;
+}
+
+/// Asserts that the first gateway's portal and operator API refuse a sign-in, a read and a change for lack of the database.
+async fn refused_pages(fleet: &Fleet, account: &Account) {
+    let (client, gateway) = (&fleet.client, &fleet.gateways[0]);
+    let path = account.path();
+    let operator = |method, path: &str| {
+        let request = client.request(method, format!("http://{}{path}", gateway.operator));
+        request.bearer_auth(TOKEN)
+    };
+    let grant = json!({ "amount": "1", "reason": "a gift" });
+    let page = format!("http://{}/portal/keys", gateway.public);
+    let session = "tollgate-session=".to_owned() + &"a".repeat(43);
+    for request in [
+        operator(Method::GET, &path),
+        operator(Method::POST, &format!("{path}/grants")).json(&grant),
+        client.get(page).header("cookie", session),
+    ] {
+        let response = request.timeout(TIMEOUT).send().await.unwrap();
+        assert_eq!(response.status(), 503, "{}", response.url());
+    }
 }
 
 /// The lines of warnings and errors in the first gateway's log, without those of requests.

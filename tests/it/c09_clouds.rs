@@ -172,6 +172,21 @@ async fn the_betas_of_vertex_can_be_set() {
         assert_eq!(sent.header("anthropic-beta"), expected.then_some(beta));
         let in_body = expected.then(|| json!([beta]));
         assert_eq!(sent.body.get("anthropic_beta"), in_body.as_ref());
+        // Callers get no others by writing them, or another version, into the body.
+        api.answer_json(200, &said);
+        let own = json!({
+            "model": anthropic::OWN,
+            "anthropic_version": "2023-06-01",
+            "anthropic_beta": [beta, "code-execution-2025-08-25"],
+        });
+        let body = writing(own);
+        answer(gateway.request(Method::POST, PATH).json(&body))
+            .await
+            .assert_ok();
+        let sent = api.received().pop().unwrap();
+        assert_eq!(sent.header("anthropic-beta"), expected.then_some(beta));
+        assert_eq!(sent.body.get("anthropic_beta"), in_body.as_ref());
+        assert_eq!(sent.body["anthropic_version"], "vertex-2023-10-16");
     }
 }
 

@@ -4,8 +4,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    TestGateway,
-    portal::{Browser, SCRIPT, Seen},
+    Gate, RawConnection, Step, TestGateway,
+    gateway::until,
+    portal::{Browser, FORM, SCRIPT, Seen},
+    upstream::{completion, response},
 };
 
 const MODEL: &str = "svc-standard";
@@ -182,6 +184,61 @@ async fn a_form_is_sent_once_and_a_wrong_one_not_at_all() {
             .between("role=\"alert\">", "</p>")
             .contains("Retry in a moment")
     );
+    gateway.stop().await;
+}
+
+/// The memory of a form is that of its account's bodies, until the page is made.
+#[tokio::test]
+async fn a_long_form_counts_as_a_body_of_its_account() {
+    // Half of a long form reserves two steps of 256 KiB, six times each, and 64 KiB for its first piece. The share of an
+    // account is 6 MiB.
+    const HALF: usize = (64 << 10) + 2 * 6 * (256 << 10);
+    let gateway = TestGateway::start_set(&[
+        ("SERVER__MAX_BODY_BYTES", "2097152"),
+        ("SERVER__BODY_MEMORY_BYTES", "25165824"),
+        ("SERVER__BODY_MEMORY_SHARE_PERCENT", "25"),
+    ])
+    .await;
+    let reserved = || gateway.inside().body_memory.reserved();
+    let browser = Browser::signed_in(&gateway).await;
+    let session = browser.cookie("tollgate-session").unwrap();
+    let mut stuck = RawConnection::open(gateway.public).await;
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: {}\r\norigin: {}\r\ncookie: tollgate-session={session}\r\n\
+         content-type: {FORM}\r\ncontent-length: 520000\r\n\r\n",
+        gateway.public,
+        browser.origin(),
+    );
+    stuck.send(head).await;
+    stuck.send("x".repeat(450_000)).await;
+    until("its memory is reserved", || reserved() == HALF).await;
+    let padding = "x".repeat(450_000);
+    let long = [("unknown", padding.as_str())];
+    let refused = send(&browser, "Hello", &long).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert_eq!(refused.header("retry-after"), "2");
+    assert!(refused.text.contains("Too many long forms"));
+    assert_eq!(gateway.upstream.calls(), 0);
+    until("only the first counts", || reserved() == HALF).await;
+
+    // Other accounts are served, and their forms count while they wait for an answer.
+    let gate = Gate::default();
+    let answer = completion("Good day").to_string();
+    let answer = response(200, "application/json", &answer);
+    gateway
+        .upstream
+        .play(vec![Step::Until(gate.clone()), Step::Send(answer)]);
+    let other = Browser::signed_in(&gateway).await;
+    let (seen, ()) = tokio::join!(send(&other, "Hello", &long), async {
+        until("the model is asked", || gateway.upstream.calls() == 1).await;
+        let kept = reserved() - HALF;
+        assert!(kept > 6 * (padding.len() - (64 << 10)), "{kept}");
+        gate.open();
+    });
+    assert!(seen.assert_page().contains("Good day"));
+    until("its memory is released", || reserved() == HALF).await;
+    drop(stuck);
+    until("all of it is released", || reserved() == 0).await;
     gateway.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! Security of the portal: access, forms, sessions, throttling and response headers.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 
 use crate::support::{
@@ -315,5 +316,53 @@ async fn assets_are_cached_and_unknown_paths_not_found() {
     ] {
         assert_eq!(browser.get(missing).await.status, 404);
     }
+    gateway.stop().await;
+}
+
+/// Recorded changes are kept for good, so customers cannot make them without end.
+#[tokio::test]
+async fn changes_of_a_day_are_bounded() {
+    const DETAILS: &str = "/portal/billing/details";
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let (key, _) = browser.new_key("laptop").await;
+    browser.get(DETAILS).await.assert_page();
+    let ada = [("bill_to", "Ada")];
+    // The key and these are 300.
+    for _ in 0..23 {
+        let forms = (0..13).map(|_| browser.post(DETAILS, &ada));
+        for saved in join_all(forms).await {
+            saved.assert_sent_to("/portal/billing");
+        }
+    }
+    for (path, field) in [
+        (DETAILS, ("bill_to", "Eve")),
+        ("/portal/settings/profile", ("name", "Eve")),
+        ("/portal/keys", ("name", "another")),
+    ] {
+        let refused = browser.post(path, &[field]).await;
+        assert_eq!(refused.status, 429, "{path}");
+        assert!(refused.text.contains("<h1>Too many changes</h1>"));
+        assert!(refused.text.contains("wait 24 hours and try again"));
+        let seconds: u64 = refused.header("retry-after").parse().unwrap();
+        assert!((80_000..=86_401).contains(&seconds), "{seconds}");
+    }
+    assert!(
+        browser
+            .get(DETAILS)
+            .await
+            .assert_page()
+            .contains(">Ada</textarea>")
+    );
+    // What protects the account works on.
+    let delete = format!("/portal/keys/{key}/delete");
+    browser.get(&delete).await.assert_page();
+    assert_eq!(browser.post(&delete, &[]).await.status, 303);
+    let other = Browser::signed_in(&gateway).await;
+    other.get(DETAILS).await.assert_page();
+    other
+        .post(DETAILS, &ada)
+        .await
+        .assert_sent_to("/portal/billing");
     gateway.stop().await;
 }

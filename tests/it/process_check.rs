@@ -7,8 +7,9 @@ use tempfile::TempDir;
 
 use crate::support::{
     FakeUpstream,
+    gateway::OPERATOR_TOKEN,
     market::{FakeMarket, Fault},
-    process::{run, text},
+    process::{Process, run, text},
     stores::{self, files_only},
 };
 
@@ -267,4 +268,43 @@ async fn check_queries_the_tools_data_sources() {
         );
         assert_eq!(request.body["method"], "eth_chainId");
     }
+}
+
+/// Changes of the console have prices, so a gateway that cannot read them starts only if its operator says so.
+#[tokio::test]
+async fn serve_needs_the_changes_of_the_console() {
+    if files_only("it damages the portal's file") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let text_of_config = format!(
+        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n{}\
+         providers.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
+        stores::lines(folder.path())
+    );
+    std::fs::write(&config, text_of_config).unwrap();
+    let damaged = folder.path().join("tollgate.portal.db");
+    std::fs::write(damaged, "garbage".repeat(999)).unwrap();
+    let token = [("TOLLGATE_OPERATOR_TOKEN", OPERATOR_TOKEN)];
+    let serve = ["serve", "--config", config.to_str().unwrap()];
+    let refused = Process::start(&serve, &token).ended().await;
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--without-console-changes"),
+        "{}",
+        refused.stderr
+    );
+    let decided = [&serve[..], &["--without-console-changes"]].concat();
+    let mut served = Process::start(&decided, &token);
+    served
+        .until(|process| process.stderr().contains("is ready at"))
+        .await;
+    let ended = served.terminated().await;
+    assert!(
+        ended.stderr.contains("served without them"),
+        "{}",
+        ended.stderr
+    );
 }

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::*;
 use crate::{
-    backoffice::UsedCode,
+    backoffice::{CodeCheck, UsedCode},
     base::totp::{STEP_SECONDS, TotpSecret},
 };
 
@@ -15,6 +15,7 @@ contract!(
     of_uses_of_one_code_at_the_same_time_one_is_accepted,
     recovery_codes_work_once_and_can_be_renewed,
     a_second_factor_ends_with_its_person_and_by_removal,
+    wrong_codes_of_a_day_are_counted_in_the_store,
 );
 
 const STEP: i64 = NOW / STEP_SECONDS;
@@ -48,8 +49,16 @@ impl Given {
     }
 
     async fn use_code(&self, person: &Person, code: &str) -> Option<UsedCode> {
-        let used = self.backoffice.use_second_factor(&person.id, code, NOW);
-        used.await.unwrap()
+        match self.check_code(person, code, NOW).await {
+            CodeCheck::Right(used) => Some(used),
+            CodeCheck::Wrong => None,
+            CodeCheck::TooMany { .. } => panic!("too many codes"),
+        }
+    }
+
+    async fn check_code(&self, person: &Person, code: &str, now: i64) -> CodeCheck {
+        let check = self.backoffice.use_second_factor(&person.id, code, now);
+        check.await.unwrap()
     }
 
     async fn is_on(&self, person: &Person) -> bool {
@@ -230,4 +239,46 @@ async fn a_second_factor_ends_with_its_person_and_by_removal(given: Given) {
         given.use_code(&ada, &last[0]).await,
         Some(UsedCode::Recovery)
     );
+}
+
+async fn wrong_codes_of_a_day_are_counted_in_the_store(given: Given) {
+    const DAY: i64 = 24 * 3_600;
+    let (ada, secret, codes) = given.protected("ada@example.com").await;
+    let (grace, other, _) = given.protected("grace@example.com").await;
+    let wrong = async |given: &Given, count: usize, now: i64| {
+        for _ in 0..count {
+            let check = given.check_code(&ada, "no code", now).await;
+            assert_eq!(check, CodeCheck::Wrong);
+        }
+    };
+    // A right code in between begins anew, of the app or for recovery.
+    wrong(&given, 19, NOW).await;
+    let used = given.use_code(&ada, &secret.code(STEP)).await;
+    assert_eq!(used, Some(UsedCode::App));
+    wrong(&given, 20, NOW).await;
+    let used = given.use_code(&ada, &codes[0]).await;
+    assert_eq!(used, Some(UsedCode::Recovery));
+    wrong(&given, 20, NOW).await;
+    // A restart does not help who guesses.
+    let given = given.restart();
+    let right = secret.code(STEP + 1);
+    for _ in 0..3 {
+        let check = given.check_code(&ada, &right, NOW).await;
+        assert_eq!(check, CodeCheck::TooMany { seconds: 86_400 });
+    }
+    let check = given.check_code(&ada, &right, NOW + DAY - 1).await;
+    assert_eq!(check, CodeCheck::TooMany { seconds: 1 });
+    let used = given.use_code(&grace, &other.code(STEP)).await;
+    assert_eq!(used, Some(UsedCode::App));
+    // After a day as many are checked again.
+    wrong(&given, 19, NOW + DAY).await;
+    let tomorrow = secret.code((NOW + DAY) / STEP_SECONDS);
+    let check = given.check_code(&ada, &tomorrow, NOW + DAY).await;
+    assert_eq!(check, CodeCheck::Right(UsedCode::App));
+    // Recovery codes work in between, for who has them.
+    wrong(&given, 20, NOW + DAY).await;
+    let check = given.check_code(&ada, "no code", NOW + DAY).await;
+    assert!(matches!(check, CodeCheck::TooMany { .. }), "{check:?}");
+    let used = given.use_code(&ada, &codes[1]).await;
+    assert_eq!(used, Some(UsedCode::Recovery));
 }

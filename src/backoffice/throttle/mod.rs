@@ -1,5 +1,5 @@
-//! Limits on password guessing, sign-ups, emails that visitors can request, and new keys. In memory of one gateway
-//! only.
+//! Limits on password guessing, sign-ups, emails that visitors can request, new keys, and changes that are recorded. In
+//! memory of one gateway only.
 //!
 //! An attempt to sign in with a password is counted three times: for the pair of person and network, for the network,
 //! and for the person over all networks. The last only slows attempts, and never those of a browser with which the
@@ -39,6 +39,12 @@ const TOLD_IN_A_DAY: Rule = Rule::AtMostInADay(4);
 /// Maximum of keys that people create in one account. Rows of deleted keys stay in the store, so this bounds how fast
 /// they grow in number.
 const KEYS: Rule = Rule::AtMost(20);
+/// Maximum of forms of one person, and of one account, that the portal records or that leave rows: records of operator
+/// actions are kept for good, so this bounds how fast customers make them grow.
+const CHANGES: Rule = Rule::AtMostInADay(300);
+const CHANGES_OF_ACCOUNT: Rule = Rule::AtMostInADay(600);
+/// Maximum of forms of one person that take effect only once. The number of each is stored for a month.
+const ONCE: Rule = Rule::AtMostInADay(500);
 
 #[derive(Default)]
 pub struct Throttle(Mutex<Counters>);
@@ -164,6 +170,22 @@ impl Throttle {
     /// Counts a new key of an account; the error is the number of seconds until the next one is allowed.
     pub(crate) fn new_key(&self, account_id: &str) -> Result<(), u64> {
         self.count(&[limit(&["key", account_id], KEYS)])?;
+        Ok(())
+    }
+
+    /// Counts a change by a person of an account; the error is the number of seconds until the next one is allowed.
+    pub(crate) fn change(&self, person_id: &str, account_id: &str) -> Result<(), u64> {
+        self.count(&[
+            limit(&["change", person_id], CHANGES),
+            limit(&["change in account", account_id], CHANGES_OF_ACCOUNT),
+        ])?;
+        Ok(())
+    }
+
+    /// Counts a form of a person that takes effect only once; the error is the number of seconds until the next one is
+    /// allowed.
+    pub(crate) fn once(&self, person_id: &str) -> Result<(), u64> {
+        self.count(&[limit(&["once", person_id], ONCE)])?;
         Ok(())
     }
 
@@ -415,6 +437,27 @@ mod tests {
         assert_eq!(of("::ffff:203.0.113.7"), of(HERE));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn changes_of_a_person_and_of_an_account_are_limited() {
+        let throttle = Throttle::default();
+        let people = most(CHANGES_OF_ACCOUNT) / most(CHANGES);
+        for person in 0..people {
+            let person = format!("person_{person}");
+            for _ in 0..most(CHANGES) {
+                throttle.change(&person, "acct_1").unwrap();
+            }
+            let wait = throttle.change(&person, "acct_2").unwrap_err();
+            assert!((1..=86_401).contains(&wait), "{wait}");
+        }
+        assert!(throttle.change("person_new", "acct_1").is_err());
+        throttle.change("person_new", "acct_2").unwrap();
+        for _ in 0..most(ONCE) {
+            throttle.once("person_1").unwrap();
+        }
+        assert!(throttle.once("person_1").is_err());
+        throttle.once("person_2").unwrap();
     }
 
     #[test]

@@ -35,6 +35,17 @@ impl Error {
         }
     }
 
+    /// Whether a transient error says that no operation would succeed: the server is not there, or serves no
+    /// connection.
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            // A lock that is not available, and transactions that collided, concern one operation.
+            Self::Refused { code, .. } => code != "55P03" && !code.starts_with("40"),
+            Self::NotConnected { .. } | Self::Broken(_) | Self::TimedOut => true,
+            Self::Unexpected(_) => false,
+        }
+    }
+
     /// The server's SQLSTATE code, e.g. `23505`.
     pub(crate) fn code(&self) -> Option<&str> {
         match self {

@@ -18,7 +18,7 @@ use crate::{
     portal::{
         confirmation::Confirmation,
         error::PortalError,
-        form::{is_first_submission, once_field},
+        form::{is_unspent, once_field},
         formatting::moment,
         keys::{older_keys, shown_name, state},
         layout::{self, Page},
@@ -194,7 +194,7 @@ pub(crate) async fn create(
 ) -> Result<Page, PortalError> {
     let name = super::account_forms::plain(&form.name, MAX_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
-    if !is_first_submission(&gateway, &form.once).await? {
+    if !is_unspent(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. Reload the account's page to \
                        create another.";
         return Err(PortalError::Invalid(problem.into()));

@@ -103,7 +103,7 @@ pub(crate) async fn create(
         Ok(new) => new,
         Err(problem) => return again(&problem).await,
     };
-    if !is_first_submission(&gateway, &form.once).await? {
+    if !is_first_submission(&gateway, &me, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
                        delete it and create another.";
         return again(problem).await;

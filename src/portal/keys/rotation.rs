@@ -112,7 +112,7 @@ pub(crate) async fn rotate(
     if !ending.is_empty() && form.confirmed.is_empty() {
         return Ok(ask(&me, &key, &form, &ending).into_response());
     }
-    if !is_first_submission(&gateway, &form.once).await? {
+    if !is_first_submission(&gateway, &me, &form.once).await? {
         let problem = "This form was sent before, and a secret is shown once. If you have not copied it, \
                        rotate the key again.";
         let page = details::page(&gateway, &me, &key, Some(problem)).await?;

@@ -38,6 +38,9 @@ use crate::{
 
 /// The longest form, which has the whole conversation.
 const MAX_BYTES: usize = 512 << 10;
+/// What a byte of the form counts. It is in memory most often while the page is made: as a turn, as a message and in the
+/// hidden field, both of them in the page's content and in the page. The call has a reservation of its own.
+const COPIES: usize = 6;
 
 const SENT_BEFORE: &str = "This message was sent before, and its answer is not stored. Send it again to get another \
      answer, which is charged as well.";
@@ -47,9 +50,14 @@ pub(crate) async fn answer(
     Extension(log): Extension<RequestLog>,
     request: Request,
 ) -> Result<Response, PortalError> {
-    let SignedForm { me, form } = SignedForm::<Fields>::read(request, &gateway, MAX_BYTES).await?;
+    // The reservation is released when the page is made.
+    let (form, _memory) = SignedForm::<Fields>::read(request, &gateway, MAX_BYTES, COPIES).await?;
+    let SignedForm { me, mut form } = form;
     let (turns, problem) = match form.turns() {
-        Ok(turns) => (turns, None),
+        Ok(turns) => {
+            form.conversation = String::new(); // a copy of the turns
+            (turns, None)
+        }
         Err(problem) => (Vec::new(), Some(problem)),
     };
     let mut view = View {
@@ -65,7 +73,7 @@ pub(crate) async fn answer(
             return with_status(StatusCode::BAD_REQUEST, &gateway, &me, &view).await;
         }
     };
-    if !is_first_submission(&gateway, &view.fields.once).await? {
+    if !is_first_submission(&gateway, &me, &view.fields.once).await? {
         view.problem = Some(SENT_BEFORE.into());
         return with_status(StatusCode::OK, &gateway, &me, &view).await;
     }

@@ -87,7 +87,7 @@ pub(crate) fn chosen(call: &Call) -> Markup {
             dd { code { (call.routed_model) } }
         } @else if call.routed_model != call.model {
             dt { "Chosen model" }
-            dd { code { (call.routed_model) } " " span.muted { "It did not answer." } }
+            dd { code { (call.routed_model) } " " span.muted { "No response" } }
         }
     }
 }

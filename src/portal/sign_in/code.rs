@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::Peer,
-    backoffice::{Attempt, Person, UsedCode, mail::templates},
+    backoffice::{Attempt, CodeCheck, Person, UsedCode, mail::templates},
     base::timestamp,
     gateway::Gateway,
     portal::{
@@ -172,7 +172,7 @@ pub(crate) async fn submit(
     Ok(response)
 }
 
-/// Uses a code, with a limit on attempts; `None` if it is not right. After several wrong ones the person is told by email,
+/// Uses a code, with limits on attempts, here and in the store; `None` if it is not right. After several wrong ones the person is told by email,
 /// because their password is known.
 pub(crate) async fn use_code(
     gateway: &Arc<Gateway>,
@@ -185,8 +185,12 @@ pub(crate) async fn use_code(
         .attempt(&Attempt::second_factor(&person.id, peer))
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     let backoffice = &gateway.backoffice;
-    let used = backoffice.use_second_factor(&person.id, code, timestamp::now());
-    let used = used.await?;
+    let check = backoffice.use_second_factor(&person.id, code, timestamp::now());
+    let used = match check.await? {
+        CodeCheck::Right(used) => Some(used),
+        CodeCheck::Wrong => None,
+        CodeCheck::TooMany { seconds } => return Err(PortalError::TooManyCodes { seconds }),
+    };
     if used.is_some() {
         throttle.succeeded(&counted);
     } else if gateway.mail.is_some() && throttle.tells_of_wrong_codes(&person.id, &counted) {

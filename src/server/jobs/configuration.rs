@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{backoffice::GatewayReport, base::timestamp, gateway::Gateway};
+use crate::{
+    backoffice::GatewayReport,
+    base::{outage::Outage, timestamp},
+    gateway::Gateway,
+};
 
 /// How often the store is asked for a new version.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -15,30 +19,21 @@ const REPORT_SECONDS: i64 = 30;
 pub(crate) async fn run(gateway: Arc<Gateway>, name: String) {
     let mut seconds = interval(INTERVAL);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut failed = None;
+    let mut asking = Outage::new("asking for a new version of the configuration");
     let mut reported: Option<GatewayReport> = None;
     loop {
         tokio::select! {
             _ = seconds.tick() => {}
             () = gateway.shutdown.requested() => return,
         }
-        match gateway.follow_configuration().await {
-            Ok(()) => failed = None,
-            // Logged once, not every second.
-            Err(error) if failed.as_ref() != Some(&error.to_string()) => {
-                tracing::error!(
-                    "the store cannot be asked for a new version of the configuration: {error}"
-                );
-                failed = Some(error.to_string());
-            }
-            Err(_) => {}
-        }
+        let followed = gateway.follow_configuration().await;
+        asking.log(&followed);
         let now = report(&gateway, &name);
         let is_news = reported.as_ref().is_none_or(|before| {
             (before.number, &before.problem) != (now.number, &now.problem)
                 || now.seen_at >= before.seen_at + REPORT_SECONDS
         });
-        if is_news && failed.is_none() && gateway.backoffice.report_config(&now).await.is_ok() {
+        if is_news && followed.is_ok() && gateway.backoffice.report_config(&now).await.is_ok() {
             reported = Some(now);
         }
     }

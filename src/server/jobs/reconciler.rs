@@ -2,23 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::gateway::Gateway;
+use crate::{base::outage::Outage, gateway::Gateway};
 
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Runs until shutdown is requested. The first run checks the whole ledger, the others what has changed since the run
 /// before.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
+    let mut auditing = Outage::new("auditing the ledger");
     loop {
         let audit = async {
             // The ledger itself logs and counts the violations.
-            match gateway.ledger.reconcile().await {
-                Ok(audit) if audit.violations.is_empty() => {}
-                Ok(_) => gateway.alerts.request_check(),
-                Err(error) => {
-                    tracing::error!(%error, "auditing the ledger failed; retrying in a minute");
+            let audit = gateway.ledger.reconcile().await.map(|audit| {
+                if !audit.violations.is_empty() {
+                    gateway.alerts.request_check();
                 }
-            }
+            });
+            auditing.log(&audit);
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    base::{month::Month, timestamp},
+    base::{month::Month, outage::Outage, timestamp},
     gateway::Gateway,
+    ledger::LedgerError,
 };
 
 const INTERVAL: Duration = Duration::from_hours(6);
@@ -13,17 +14,18 @@ const RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// Runs until shutdown is requested.
 pub(crate) async fn run(gateway: Arc<Gateway>, keep_months: Option<u32>) {
+    let mut preparing = Outage::new("preparing the tables of the coming months");
+    let mut removing = Outage::new("removing old calls");
     loop {
         let round = async {
             let added = gateway.ledger.add_months().await;
-            if let Err(error) = &added {
-                tracing::warn!(%error, "preparing the tables of the coming months failed; retrying in five minutes");
-            }
-            let is_pruned = match keep_months {
+            preparing.log(&added);
+            let pruned = match keep_months {
                 Some(months) => prune(&gateway, months).await,
-                None => true,
+                None => Ok(()),
             };
-            let is_done = added.is_ok() && is_pruned;
+            removing.log(&pruned);
+            let is_done = added.is_ok() && pruned.is_ok();
             tokio::time::sleep(if is_done { INTERVAL } else { RETRY_DELAY }).await;
         };
         tokio::select! {
@@ -33,20 +35,15 @@ pub(crate) async fn run(gateway: Arc<Gateway>, keep_months: Option<u32>) {
     }
 }
 
-/// Returns whether it succeeded.
-async fn prune(gateway: &Gateway, keep_months: u32) -> bool {
+async fn prune(gateway: &Gateway, keep_months: u32) -> Result<(), LedgerError> {
     let before = Month::of_ms(timestamp::now_ms()).earlier(keep_months);
-    let pruned = gateway.ledger.prune(before).await;
-    match &pruned {
-        Ok(pruned) if pruned.calls + pruned.entries > 0 => tracing::info!(
+    let pruned = gateway.ledger.prune(before).await?;
+    if pruned.calls + pruned.entries > 0 {
+        tracing::info!(
             calls = pruned.calls,
             entries = pruned.entries,
             "calls from before {before} were removed, as `store.keep_months` says"
-        ),
-        Ok(_) => {}
-        Err(error) => {
-            tracing::warn!(%error, "removing old calls failed; retrying in five minutes");
-        }
+        );
     }
-    pruned.is_ok()
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::gateway::Gateway;
+use crate::{base::outage::Outage, gateway::Gateway};
 
 const INTERVAL: Duration = Duration::from_mins(1);
 /// How often to look whether much was stored since.
@@ -15,12 +15,11 @@ const PART: u64 = 16;
 /// Runs until shutdown is requested.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let most = gateway.retries.max_total_bytes();
+    let mut deleting = Outage::new("deleting responses that were kept for retries");
     loop {
         let round = async {
             gateway.retries.sweep();
-            if let Err(error) = gateway.ledger.make_room_for_retries(most).await {
-                tracing::warn!(%error, "deleting responses that were kept for retries failed; retrying in a minute");
-            }
+            deleting.log(&gateway.ledger.make_room_for_retries(most).await);
             let swept = Instant::now();
             tokio::time::sleep(LOOK_INTERVAL).await;
             while swept.elapsed() < INTERVAL && gateway.ledger.kept_bytes() <= most / PART {

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     config::{Dialect, RemoteProvider},
+    net::offload::Offload,
     prompt::ChatCall,
     wire::{
         chat::Answer,
@@ -117,10 +118,31 @@ impl Anthropic {
     ) -> Result<Response, UpstreamError> {
         let mut body = request::write(call, self.dialect.naming(model, &[]), stream);
         if self.dialect == Dialect::Bedrock {
-            body = bedrock::body(&body, &[], &self.betas)?;
+            body = self.bedrock_body(body, call, &[]).await?;
         }
         let path = self.dialect.messages(model, stream);
         self.client.post(&path, body, call, model).await
+    }
+
+    /// The body of a call as Bedrock takes it.
+    async fn bedrock_body(
+        &self,
+        body: Vec<u8>,
+        call: &ChatCall,
+        betas: &[&str],
+    ) -> Result<Vec<u8>, UpstreamError> {
+        let betas: Vec<_> = betas.iter().map(|&beta| beta.to_owned()).collect();
+        let allowed = self.betas.clone();
+        let rewriting = self.client.prepare(body, call, move |body| {
+            let betas: Vec<_> = betas.iter().map(String::as_str).collect();
+            bedrock::body(&body, &betas, &allowed)
+        });
+        rewriting.await?
+    }
+
+    /// Uses the slots for long computations that others use too.
+    pub(crate) fn share_offload(&mut self, offload: &Offload) {
+        self.client.share_offload(offload);
     }
 
     /// Sends a request of a caller that speaks this API.
@@ -135,7 +157,7 @@ impl Anthropic {
         let naming = self.dialect.naming(model, &betas);
         let mut body = native.body(naming, &call.user, call.budget.max_tokens);
         if self.dialect == Dialect::Bedrock {
-            body = bedrock::body(&body, &betas, &self.betas)?;
+            body = self.bedrock_body(body, call, &betas).await?;
         }
         let lines = self.dialect.lines(native.headers(), &betas);
         let path = self.dialect.messages(model, stream);
@@ -150,7 +172,7 @@ impl Anthropic {
         call: &ChatCall,
         model: &str,
     ) -> Result<u64, UpstreamError> {
-        let body = self.body_to_count(native, call, model)?;
+        let body = self.body_to_count(native, call, model).await?;
         let path = self.dialect.count(model);
         if self.dialect == Dialect::Bedrock {
             // Not every model has a count there, so a refusal says nothing about the request.
@@ -165,7 +187,7 @@ impl Anthropic {
 
     /// The body of a request that counts tokens. The bodies that it is made of are gone when it is sent: memory is
     /// reserved for one that is forwarded.
-    fn body_to_count(
+    async fn body_to_count(
         &self,
         native: &NativeRequest,
         call: &ChatCall,
@@ -177,9 +199,15 @@ impl Anthropic {
         if self.dialect != Dialect::Bedrock {
             return Ok(body);
         }
-        let counted = bedrock::counted_body(&body, &betas, &self.betas)?;
-        drop(body);
-        Ok(bedrock::count_body(&counted))
+        let betas: Vec<_> = betas.into_iter().map(str::to_owned).collect();
+        let allowed = self.betas.clone();
+        let rewriting = self.client.prepare(body, call, move |body| {
+            let betas: Vec<_> = betas.iter().map(String::as_str).collect();
+            let counted = bedrock::counted_body(&body, &betas, &allowed)?;
+            drop(body);
+            Ok(bedrock::count_body(&counted))
+        });
+        rewriting.await?
     }
 
     /// Lists the provider's models, which is free of charge.

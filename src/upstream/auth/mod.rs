@@ -10,6 +10,7 @@ use std::sync::{
 };
 
 use axum::http::{HeaderName, HeaderValue};
+use sha2::{Digest as _, Sha256};
 
 mod aws;
 mod azure;
@@ -70,7 +71,31 @@ pub(crate) struct Outgoing<'a> {
     pub host: &'a str,
     /// Path and query, in pieces that are sent one after the other.
     pub target: [&'a str; 4],
-    pub body: &'a [u8],
+    pub body: &'a Payload,
+}
+
+/// The body of a request.
+#[derive(Default)]
+pub(crate) struct Payload {
+    pub bytes: Vec<u8>,
+    /// SHA-256 of the bytes, for passes that sign it.
+    pub digest: Option<[u8; 32]>,
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            digest: None,
+        }
+    }
+}
+
+impl Payload {
+    fn digest(&self) -> [u8; 32] {
+        let computed = || Sha256::digest(&self.bytes).into();
+        self.digest.unwrap_or_else(computed)
+    }
 }
 
 /// API keys, which requests use in turn.
@@ -167,7 +192,7 @@ impl Pass<'_> {
                     query,
                     host: request.host,
                     content_type: "application/json",
-                    body: request.body,
+                    body_digest: request.body.digest(),
                 };
                 head.extend_from_slice(pass.lines(&unsigned).as_bytes());
             }

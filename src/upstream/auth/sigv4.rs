@@ -53,7 +53,8 @@ pub(crate) struct Unsigned<'a> {
     pub query: &'a str,
     pub host: &'a str,
     pub content_type: &'a str,
-    pub body: &'a [u8],
+    /// SHA-256 of the body.
+    pub body_digest: [u8; 32],
 }
 
 impl Credentials {
@@ -84,7 +85,7 @@ impl Credentials {
     /// they are given here.
     pub(crate) fn sign(&self, request: &Unsigned<'_>, service: &Service, now: i64) -> String {
         let time = compact_time(now);
-        let payload = hex(&Sha256::digest(request.body));
+        let payload = hex(&request.body_digest);
         let mut headers = vec![
             ("content-type", request.content_type),
             ("host", request.host),

@@ -15,6 +15,7 @@ use vendor::vendor;
 use crate::{
     base::fast_map::FastMap,
     config::{self, Choice, Config},
+    net::offload::Offload,
     upstream::{Provider, Simulator},
 };
 
@@ -50,8 +51,12 @@ impl ConfiguredDeployment {
 
 impl Deployments {
     /// Makes the deployments of a configuration. Those that `before` has too keep their circuit breaker and counters.
-    pub(crate) fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
-        let providers = providers(config)?;
+    pub(crate) fn new(
+        config: &Config,
+        before: Option<&Self>,
+        offload: &Offload,
+    ) -> Result<Self, String> {
+        let providers = providers(config, offload)?;
         let previous_record = |entry: &config::Deployment| {
             let mut configured = before.into_iter().flat_map(|before| &before.configured);
             let found = configured.find(|listed| listed.matches(entry));
@@ -75,7 +80,7 @@ impl Deployments {
             (name.clone(), Arc::from(vendor(name, provider)))
         };
         let vendors: HashMap<String, Arc<str>> = config.providers.iter().map(named).collect();
-        let own_providers = providers_with_own_timeouts(config)?;
+        let own_providers = providers_with_own_timeouts(config, offload)?;
         let models = config.catalog.models().filter(|model| !model.is_hybrid());
         let by_model = models.map(|model| {
             let entries = || {
@@ -214,12 +219,17 @@ fn weighted_pick<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment>
 }
 
 /// The adapters for the providers of a configuration, by name.
-pub(crate) fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, String> {
+pub(crate) fn providers(
+    config: &Config,
+    offload: &Offload,
+) -> Result<HashMap<String, Arc<Provider>>, String> {
     let make = |(name, entry): (&String, &config::Provider)| {
         let provider = match entry {
             config::Provider::Simulator => Provider::Simulator(Simulator),
             config::Provider::Remote(remote) => {
-                Provider::remote(remote).map_err(|error| format!("provider `{name}`: {error}"))?
+                let provider = Provider::remote(remote);
+                let provider = provider.map_err(|error| format!("provider `{name}`: {error}"))?;
+                provider.sharing(offload)
             }
         };
         Ok((name.clone(), Arc::new(provider)))
@@ -228,7 +238,10 @@ pub(crate) fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>
 }
 
 /// For each deployment with timeouts of its own, an adapter that uses them; `None` for the others.
-fn providers_with_own_timeouts(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> {
+fn providers_with_own_timeouts(
+    config: &Config,
+    offload: &Offload,
+) -> Result<Vec<Option<Arc<Provider>>>, String> {
     let own = config.deployments.iter().map(|deployment| {
         let Some(timeouts) = deployment.timeouts else {
             return Ok(None);
@@ -242,7 +255,7 @@ fn providers_with_own_timeouts(config: &Config) -> Result<Vec<Option<Arc<Provide
                 let name = &deployment.provider;
                 let provider = Provider::remote(&remote);
                 let provider = provider.map_err(|error| format!("provider `{name}`: {error}"))?;
-                Ok(Some(Arc::new(provider)))
+                Ok(Some(Arc::new(provider.sharing(offload))))
             }
             _ => Ok(None),
         }

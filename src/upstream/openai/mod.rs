@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     config::{Quirks, RemoteProvider},
+    net::offload::Offload,
     prompt::ChatCall,
     wire::{chat::Answer, error::UpstreamError, part},
 };
@@ -38,6 +39,11 @@ impl OpenAi {
         let client = Client::new(config, own.unwrap_or(KeyHeader::BEARER))?;
         let quirks = config.quirks.clone();
         Ok(Self { client, quirks })
+    }
+
+    /// Uses the slots for long computations that others use too.
+    pub(crate) fn share_offload(&mut self, offload: &Offload) {
+        self.client.share_offload(offload);
     }
 
     pub(crate) async fn complete(

@@ -16,6 +16,7 @@ mod native;
 mod open_calls;
 mod request;
 mod settings;
+mod splice;
 #[cfg(test)]
 mod tests;
 mod tools;

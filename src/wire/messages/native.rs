@@ -5,10 +5,11 @@ use std::{fmt, ops::Range};
 
 use axum::http::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{base::tokens::TokenCount, wire::json_writer::JsonWriter};
+use super::splice::{quoted, range_in, replaced, with_commas, with_key};
+use crate::base::tokens::TokenCount;
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
@@ -140,6 +141,8 @@ pub(crate) struct NativeRequest {
     model: Range<usize>,
     max_tokens: Option<Range<usize>>,
     user_id: Option<Range<usize>>,
+    /// Where the body has what a cloud gets in our own words: version and beta features.
+    clouds: Vec<Range<usize>>,
 }
 
 /// Without the caller's content.
@@ -149,7 +152,7 @@ impl fmt::Debug for NativeRequest {
     }
 }
 
-/// The values that are replaced.
+/// The values that are replaced, and those that are removed for a cloud.
 #[derive(Deserialize)]
 struct Outline<'a> {
     #[serde(borrow)]
@@ -158,6 +161,15 @@ struct Outline<'a> {
     max_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
     metadata: Option<MetadataOutline<'a>>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    anthropic_version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    anthropic_beta: Option<&'a RawValue>,
+}
+
+/// A value that is there, null included.
+fn even_null<'a, D: Deserializer<'a>>(json: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(json).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -168,7 +180,9 @@ struct MetadataOutline<'a> {
 
 impl NativeRequest {
     /// `body` has been parsed as a request before; `None` if it cannot be forwarded in its own bytes.
-    pub(crate) fn new(body: Bytes, headers: NativeHeaders, extras: Extras) -> Option<Self> {
+    ///
+    /// Beta features that it names count like those of the headers.
+    pub(crate) fn new(body: Bytes, mut headers: NativeHeaders, extras: Extras) -> Option<Self> {
         let text = std::str::from_utf8(&body).ok()?;
         let outline: Outline<'_> = serde_json::from_str(text).ok()?;
         let range = |raw: &RawValue| range_in(text, raw);
@@ -176,6 +190,14 @@ impl NativeRequest {
         let max_tokens = outline.max_tokens.and_then(range);
         let user_id = outline.metadata.and_then(|metadata| metadata.user_id);
         let user_id = user_id.and_then(range);
+        let betas = outline.anthropic_beta.map(RawValue::get);
+        let betas = betas.and_then(|betas| serde_json::from_str::<Vec<String>>(betas).ok());
+        headers.betas.extend(betas.unwrap_or_default());
+        let clouds = [outline.anthropic_version, outline.anthropic_beta];
+        let clouds = clouds.into_iter().flatten().filter_map(range);
+        let mut clouds: Vec<_> = clouds.map(|value| with_key(text, &value)).collect();
+        clouds.sort_by_key(|member| member.start);
+        let clouds = with_commas(text, clouds);
         Some(Self {
             body,
             headers,
@@ -183,6 +205,7 @@ impl NativeRequest {
             model,
             max_tokens,
             user_id,
+            clouds,
         })
     }
 
@@ -199,6 +222,11 @@ impl NativeRequest {
     /// call. All else is as the caller wrote it.
     pub(crate) fn body(&self, naming: Naming<'_>, user: &str, max_tokens: Option<u32>) -> Vec<u8> {
         let mut changes = vec![self.named(naming)];
+        if matches!(naming, Naming::Version { .. }) {
+            // In the caller's words they would stand twice, and features could be used that the operator does not allow.
+            let removed = self.clouds.iter().cloned();
+            changes.extend(removed.map(|range| (range, String::new())));
+        }
         let user_id = self.user_id.clone();
         changes.extend(user_id.map(|range| (range, quoted(user))));
         // One token is reserved for a request of no output, and its 0 stays.
@@ -218,10 +246,6 @@ impl NativeRequest {
                 betas,
             } => (version, model, betas),
         };
-        // The key is replaced too. It is the text before the value, and has no quotation mark in it.
-        let mut marks = (0..self.model.start).rev();
-        let mut mark = || marks.find(|at| self.body[*at] == b'"');
-        let start = mark().and_then(|_| mark()).unwrap_or(self.model.start);
         let mut member = format!("\"anthropic_version\":{}", quoted(version));
         if !betas.is_empty() {
             let betas: Vec<_> = betas.iter().map(|beta| quoted(beta)).collect();
@@ -230,7 +254,7 @@ impl NativeRequest {
         if let Some(model) = model {
             member.extend([",\"model\":", &quoted(model)]);
         }
-        (start..self.model.end, member)
+        (with_key(&self.body, &self.model), member)
     }
 
     /// Adds what the caller's bytes have beyond the chat form of the request.
@@ -328,36 +352,6 @@ impl NativeEvent {
     }
 }
 
-fn quoted(text: &str) -> String {
-    let mut json = JsonWriter::default();
-    json.string(text);
-    json.into_string()
-}
-
-/// Where a value is in the text that it was parsed from.
-fn range_in(text: &str, raw: &RawValue) -> Option<Range<usize>> {
-    let start = raw.get().as_ptr().addr();
-    let start = start.checked_sub(text.as_ptr().addr())?;
-    let range = start..start + raw.get().len();
-    // Another text would be there if the parser had copied the value.
-    (text.get(range.clone()) == Some(raw.get())).then_some(range)
-}
-
-/// The bytes with some ranges replaced, which do not overlap.
-fn replaced(bytes: &[u8], mut changes: Vec<(Range<usize>, String)>) -> Vec<u8> {
-    changes.sort_by_key(|(range, _)| range.start);
-    let added: usize = changes.iter().map(|(_, text)| text.len()).sum();
-    let mut written = Vec::with_capacity(bytes.len() + added);
-    let mut at = 0;
-    for (range, text) in changes {
-        written.extend_from_slice(&bytes[at..range.start]);
-        written.extend_from_slice(text.as_bytes());
-        at = range.end;
-    }
-    written.extend_from_slice(&bytes[at..]);
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,6 +398,44 @@ mod tests {
             ),
             r#"{"x":"model","anthropic_version":"vertex-2023-10-16","anthropic_beta":["c","d"],"model":"b@1"}"#
         );
+    }
+
+    #[test]
+    fn a_cloud_gets_no_version_and_no_betas_of_the_body() {
+        for (body, expected) in [
+            (
+                r#"{"anthropic_beta":["x"],"model":"a","anthropic_version":"1","y":1}"#,
+                r#"{"anthropic_version":"v","y":1}"#,
+            ),
+            (
+                r#"{ "model":"a" , "anthropic_beta" : null , "anthropic\u005fversion":"1" }"#,
+                r#"{ "anthropic_version":"v" }"#,
+            ),
+            (
+                r#"{"anthropic_version":{"}":","},"anthropic_beta":"x","model":"a"}"#,
+                r#"{"anthropic_version":"v"}"#,
+            ),
+            (
+                r#"{"model":"a","y":{"anthropic_beta":["x"]},"anthropic_beta":["x","c"]}"#,
+                r#"{"anthropic_version":"v","anthropic_beta":["c"],"y":{"anthropic_beta":["x"]}}"#,
+            ),
+        ] {
+            let request = request(body);
+            let betas = request.headers().betas_in(&["c".to_owned()]);
+            let naming = Naming::Version {
+                version: "v",
+                model: None,
+                betas: &betas,
+            };
+            let written = String::from_utf8(request.body(naming, "acct_1", None)).unwrap();
+            assert_eq!(written, expected);
+            // A provider of the API itself gets them as they are.
+            let own = String::from_utf8(request.body(Naming::Model("a"), "acct_1", None));
+            assert_eq!(own.unwrap(), body);
+        }
+        let twice = r#"{"model":"a","anthropic_beta":["x"],"anthropic_beta":["y"]}"#;
+        let twice = Bytes::from_static(twice.as_bytes());
+        assert!(NativeRequest::new(twice, NativeHeaders::default(), Extras::default()).is_none());
     }
 
     #[test]
