@@ -81,9 +81,9 @@ impl<'a> RefusedFilter<'a> {
     }
 
     /// The URL of a list with this filter: its first page, or the page after `last`.
-    pub(crate) fn path(&self, list: &str, last: Option<(i64, &str)>) -> String {
+    pub(crate) fn path(&self, page: &str, last: Option<(i64, &str)>) -> String {
         let before = last.map(|(at_ms, id)| format!("{at_ms}-{id}"));
-        url(list, self.fields().into_iter().chain([("before", before)]))
+        url(page, self.fields().into_iter().chain([("before", before)]))
     }
 
     fn fields(&self) -> Vec<(&'static str, Option<String>)> {

@@ -45,13 +45,13 @@ impl<K: Eq + Hash> Records<K> {
         if self.of.len() >= MAX_OWNERS && !self.of.contains_key(&owner) {
             return;
         }
-        let owned = self.of.entry(owner).or_default();
-        if refused.code == BLOCKED && owned.blocked >= RECORDS_OF_BLOCKED {
+        let kept = self.of.entry(owner).or_default();
+        if refused.code == BLOCKED && kept.blocked >= RECORDS_OF_BLOCKED {
             return;
         }
-        self.bytes += owned.push(refused);
-        if owned.records.len() > KEPT_OF_ACCOUNT {
-            self.bytes -= owned.pop();
+        self.bytes += kept.push(refused);
+        if kept.records.len() > KEPT_OF_ACCOUNT {
+            self.bytes -= kept.pop();
         }
         while self.bytes > self.max_bytes {
             let most = self.of.values_mut().max_by_key(|owned| owned.bytes);
