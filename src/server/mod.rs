@@ -83,7 +83,8 @@ pub fn public_front(gateway: &Arc<Gateway>) -> Front {
 ///
 /// It fails if the changes of the console cannot be read.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    start_with(config, UnreadableChanges::Fail).await
+    // Boxed, because it is large.
+    Box::pin(start_with(config, UnreadableChanges::Fail)).await
 }
 
 /// Like [`start`], with a decision about changes of the console that cannot be read.
