@@ -90,8 +90,7 @@ async fn rows(gateway: &Gateway, filter: &Filter<'_>) -> Result<Markup, PortalEr
         account_id,
         ..Of::default()
     };
-    let mut found = Requests::read(gateway, filter, of).await?;
-    found.rows.truncate(SHOWN);
+    let found = Requests::read(gateway, filter, of, SHOWN).await?;
     let names = AccountNames::read(gateway, found.account_ids()).await?;
     Ok(html! {
         (requests::listed(&found.rows, &names))
