@@ -186,12 +186,6 @@ pub(super) fn field(label: &str, name: &str, value: Option<&str>, hint: &str) ->
     }
 }
 
-/// The names of the accounts that made these requests.
-pub(crate) async fn names(gateway: &Gateway, calls: &[Call]) -> Result<AccountNames, PortalError> {
-    let ids = calls.iter().map(|call| call.account_id.as_str());
-    Ok(AccountNames::read(gateway, ids).await?)
-}
-
 pub(crate) fn table(calls: &[Call], names: &AccountNames) -> Markup {
     if calls.is_empty() {
         return html! { p.empty { "No matching requests." } };
