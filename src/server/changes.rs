@@ -109,7 +109,7 @@ mod tests {
              deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
             database.display()
         );
-        let token = "0123456789abcdef0123456789abcdef".to_owned();
+        let token = "4f1c9b7e02d86a35c1e94b7d60a2f835".to_owned();
         let environment = BTreeMap::from([("TOLLGATE_OPERATOR_TOKEN".to_owned(), token)]);
         let config = Config::parse("test.toml", &text, &environment).unwrap();
         applied(config, &Backoffice::beside(&database), unreadable).await

@@ -14,7 +14,7 @@ use tollgate::api::openapi::Api;
 
 use crate::support::{
     Serving, TestGateway,
-    described::{Described, Operation, Response, compare, compare_request, exchange},
+    described::{Described, Operation, Response, compare, compare_each_request, exchange},
     gateway::{OPERATOR_TOKEN, answer, hello},
     portal::Browser,
     process::{run, text},
@@ -389,7 +389,7 @@ fn a_header_that_is_missing_is_found() {
 fn accepted(query: &str, body: &Value) {
     let url = format!("http://gateway/operator/accounts/acct_1/grants{query}");
     let request = reqwest::Client::new().post(url).json(body);
-    compare_request(&request.build().unwrap());
+    compare_each_request(&request.build().unwrap());
 }
 
 #[test]

@@ -85,13 +85,13 @@ impl Backoffice {
                      (id, provider, account_id, person, amount, created_at, automatic, consent_id)
                  SELECT $1, t.provider, t.account_id, t.consent_by, t.amount, $2, 1, t.consent_id
                  FROM backoffice_top_ups t
-                 WHERE t.account_id = $3 AND t.claims = $4 AND t.consent_id = $6 AND t.state = 'on'
+                 WHERE t.account_id = $3 AND t.claims = $4 AND t.consent_id = $5 AND t.state = 'on'
                      AND t.card IS NOT NULL
                      AND NOT EXISTS (SELECT 1 FROM backoffice_checkouts
                          WHERE account_id = $3 AND ",
                 is_open!(),
                 ") AND t.amount + (SELECT CAST(coalesce(sum(coalesce(paid_amount, amount)), 0) AS BIGINT)",
-                counted!("$3", "$5"),
+                counted!("$3", "$6"),
                 ") <= t.monthly_max
                  ON CONFLICT (id) DO NOTHING"
             ),
@@ -100,8 +100,8 @@ impl Backoffice {
                 now.into(),
                 account_id.into(),
                 top_up.claims.into(),
-                since.into(),
                 top_up.consent_id.as_str().into(),
+                since.into(),
             ],
         );
         let steps = vec![lock, begin, checkout_by_id(&id)];

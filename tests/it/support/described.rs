@@ -182,18 +182,25 @@ pub fn compare(method: &Method, path: &str, response: &Response<'_>) {
 
 /// Compares a request that has succeeded with the description; panics if they differ.
 ///
-/// Bodies are those of the operator API: the billed endpoints also take values that they drop, and ignore fields that they
-/// do not know. `TOLLGATE_OPENAPI_MISMATCHES` has theirs too.
+/// Only requests of the operator API are compared: the public one ignores fields and query names that it does not know, and
+/// takes values that it drops. `TOLLGATE_OPENAPI_MISMATCHES` has them too.
 #[track_caller]
 pub fn compare_request(request: &reqwest::Request) {
-    let (method, path) = (request.method(), request.url().path());
-    let described = api_of(path).map(Described::of);
-    let operation = described.and_then(|described| described.operation(method, path));
-    let Some(operation) = operation else { return };
-    let place = format!("request of {} {}", operation.method, operation.path);
-    if is_enough(&place) {
-        return;
+    let path = request.url().path();
+    let is_strict =
+        path.starts_with("/operator") || env::var_os("TOLLGATE_OPENAPI_MISMATCHES").is_some();
+    let operation = operation_of(request).filter(|_| is_strict);
+    if operation.is_some_and(|operation| !is_enough(&place_of(&operation))) {
+        compare_each_request(request);
     }
+}
+
+/// Compares a request however many were compared before.
+#[track_caller]
+pub fn compare_each_request(request: &reqwest::Request) {
+    let Some(operation) = operation_of(request) else {
+        return;
+    };
     let mut found = Vec::new();
     let known = operation.query_names();
     for (name, _) in request.url().query_pairs() {
@@ -201,14 +208,21 @@ pub fn compare_request(request: &reqwest::Request) {
             found.push(format!("the query's `{name}` is not described"));
         }
     }
-    let has_strict_body =
-        path.starts_with("/operator") || env::var_os("TOLLGATE_OPENAPI_MISMATCHES").is_some();
-    let body = request.body().filter(|_| has_strict_body);
+    let body = request.body();
     let body = body.and_then(|body| serde_json::from_slice(body.as_bytes()?).ok());
     if let Some((schema, body)) = operation.request_schema().zip(body) {
         found.extend(mismatches(operation.document, schema, &body));
     }
-    report(&place, &found);
+    report(&place_of(&operation), &found);
+}
+
+fn operation_of(request: &reqwest::Request) -> Option<Operation<'static>> {
+    let path = request.url().path();
+    Described::of(api_of(path)?).operation(request.method(), path)
+}
+
+fn place_of(operation: &Operation<'_>) -> String {
+    format!("request of {} {}", operation.method, operation.path)
 }
 
 /// The API that a path belongs to; `None` for the portal.
