@@ -212,7 +212,7 @@ fn a_backup_overwrites_nothing_and_leaves_nothing_half_done() {
         ),
         ("new.db", "other.db", "cannot be copied"),
         ("new", "empty.db", "does not end with .db"),
-        ("folder/new.db", "empty.db", "cannot be written"),
+        ("other.db/new.db", "empty.db", "cannot be created"),
     ] {
         let done = run(&["backup", &path(copy), "--database", &path(database)], &[]);
         let (stdout, stderr) = (text(&done.stdout), text(&done.stderr));

@@ -267,6 +267,7 @@ impl Things {
 
 /// Whether the page asks: it has a form that leads to this path, and a way back.
 fn asks(page: &str, path: &str) -> bool {
+    let page = page.replace("%5F", "_");
     page.contains(&format!("method=\"post\" action=\"{path}\"")) && page.contains(">Cancel</a>")
 }
 

@@ -285,8 +285,14 @@ async fn actions_through_the_operator_api_are_recorded() {
 #[tokio::test]
 async fn an_action_takes_effect_even_if_recording_it_fails() {
     let data = TempDir::new().unwrap();
-    std::fs::create_dir(data.path().join("tollgate.portal.db")).unwrap();
+    let file = data.path().join("tollgate.portal.db");
     let gateway = TestGateway::start_in(data, "").await;
+    if !stores::are_shared() {
+        let portal = rusqlite::Connection::open(file).unwrap();
+        portal
+            .execute_batch("DROP TABLE backoffice_actions")
+            .unwrap();
+    }
     let path = format!("/operator/accounts/{}", gateway.account_id);
     let closed = gateway.operate(Method::PATCH, &path, Some(json!({ "closed": true })));
     assert_eq!(closed.await.assert_ok()["closed"], true);

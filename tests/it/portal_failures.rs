@@ -15,13 +15,13 @@ async fn a_failed_request_says_whether_it_is_worth_sending_again() {
         (
             400,
             json!({ "error": { "message": "`messages` is wrong", "type": "invalid_request_error" } }),
-            "it will fail again unchanged",
+            "it will fail again",
             again,
         ),
         (
             422,
             json!({ "error": { "message": "bad", "type": "invalid_request_error" } }),
-            "it will fail again unchanged",
+            "it will fail again",
             again,
         ),
         (

@@ -179,7 +179,10 @@ async fn lists_of_the_console_name_accounts() {
     let (email, id) = (&person.email, &person.account_id);
     for told in [
         format!("title=\"{email} · {id}\""),
-        format!("href=\"{CONSOLE}/accounts/{id}#people\""),
+        format!(
+            "href=\"{CONSOLE}/accounts/{}#people\"",
+            id.replace('_', "%5F")
+        ),
     ] {
         assert!(
             people.assert_page().contains(&told),

@@ -28,12 +28,12 @@ pub(crate) async fn show(
     me: SignedIn,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, PortalError> {
-    let Path(id) = id.map_err(|_| PortalError::NotFound)?;
+    let Ok(Path(id)) = id else {
+        return Ok(not_found(&me));
+    };
     let found = Found::with_id(&gateway, &me, &id).await?;
     if found.is_nothing() {
-        let mut response = nothing(&me).into_response();
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        return Ok(response);
+        return Ok(not_found(&me));
     }
     let keys = found.keys(&gateway, &me).await?;
     let page = match (found.calls.as_slice(), found.refused.as_slice()) {
@@ -51,6 +51,10 @@ pub(crate) async fn show(
         }
     };
     Ok(page?.into_response())
+}
+
+fn not_found(me: &SignedIn) -> Response {
+    (StatusCode::NOT_FOUND, nothing(me)).into_response()
 }
 
 /// The page of a request that the person does not see, or that is not kept. It does not say which.
