@@ -174,10 +174,7 @@ async fn another_accounts_request_is_not_found() {
         let page = admin.browser.get(path).await;
         assert_eq!(page.status, 404, "{path}");
         // The token of the forms is masked anew in each page.
-        let token = page
-            .text
-            .between("name=\"token\" value=\"", "\"")
-            .to_owned();
+        let token = page.between("name=\"token\" value=\"", "\"").to_owned();
         pages.push(page.text.replace(&token, ""));
     }
     assert!(
