@@ -61,6 +61,8 @@ pub(crate) struct NewCheckout {
     pub person: String,
     pub amount: NanoUsd,
     pub now: i64,
+    /// The consent to auto top-up for which the payment's card is to be saved.
+    pub consent_id: Option<String>,
 }
 
 /// A payment as reported by a provider.
@@ -106,10 +108,11 @@ impl Backoffice {
     ) -> Result<Option<Checkout>, BackofficeError> {
         let id = new_checkout_id();
         let open = statement(
-            "INSERT INTO backoffice_checkouts (id, provider, account_id, person, amount, created_at, automatic)
-             SELECT $1, $2, $3, $4, $5, $6, 0
+            "INSERT INTO backoffice_checkouts
+                 (id, provider, account_id, person, amount, created_at, automatic, consent_id)
+             SELECT $1, $2, $3, $4, $5, $6, 0, $7
              WHERE (SELECT count(*) FROM backoffice_checkouts
-                    WHERE account_id = $3 AND created_at > $7 AND paid_at IS NULL AND automatic = 0) < $8
+                    WHERE account_id = $3 AND created_at > $8 AND paid_at IS NULL AND automatic = 0) < $9
              ON CONFLICT (id) DO NOTHING",
             [
                 id.as_str().into(),
@@ -118,6 +121,7 @@ impl Backoffice {
                 new.person.as_str().into(),
                 new.amount.nanos().into(),
                 new.now.into(),
+                new.consent_id.as_deref().into(),
                 since.into(),
                 most.into(),
             ],

@@ -155,21 +155,23 @@ impl Backoffice {
         stored.unwrap_or_else(|| Err(unexpected("the top-up that was stored")))
     }
 
-    /// Saves the card of a payment for settings that wait for one. Returns whether they are on now.
+    /// Saves the card of a payment for the settings that it was made for, if they still wait for one: a card is charged
+    /// only by the settings that its owner agreed to. Returns whether they are on now.
     pub(crate) async fn save_card(
         &self,
         account_id: &str,
-        provider: &str,
+        (provider, consent_id): (&str, &str),
         (customer, card): (&str, &str),
     ) -> Result<bool, BackofficeError> {
         let save = statement(
             "UPDATE backoffice_top_ups SET customer = $1, card = $2, state = 'on', problem = NULL
-             WHERE account_id = $3 AND provider = $4 AND state = 'waiting'",
+             WHERE account_id = $3 AND provider = $4 AND consent_id = $5 AND state = 'waiting'",
             [
                 customer.into(),
                 card.into(),
                 account_id.into(),
                 provider.into(),
+                consent_id.into(),
             ],
         );
         let rows = self.run(vec![save, by_account(account_id)]).await?;

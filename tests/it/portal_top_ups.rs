@@ -94,6 +94,39 @@ async fn begin_and_lose(
     stripe.break_with(None);
 }
 
+/// Two people leave for the provider's page, and the first one pays: the card is not charged by what the second agreed to.
+#[tokio::test]
+async fn a_card_is_saved_only_for_the_settings_that_it_paid_for() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let browser = Browser::signed_in(&gateway).await;
+    let mut left = Vec::new();
+    for settings in [["5", "20", "50"], ["5000", "500", "1000"]] {
+        let leaving = set(&browser, settings).await;
+        leaving.assert_page();
+        let session = leaving.between("/pay/", "\"").to_owned();
+        let request = stripe.requests().pop().unwrap();
+        left.push((request.fields["client_reference_id"].clone(), session));
+    }
+    for ((checkout, session), cents, told) in [
+        (&left[0], 2_000, "Waiting for a card"),
+        (&left[1], 50_000, "$500.00"),
+    ] {
+        let event = paid_and_saved(checkout, session, cents);
+        deliver(gateway.public, &event).await.assert_ok();
+        let billing = browser.get("/portal/billing").await;
+        assert!(billing.assert_page().contains(told), "{}", billing.text);
+    }
+    let billing = browser.get("/portal/billing").await;
+    assert!(!billing.text.contains("Waiting for a card"));
+    let balance = balance(&gateway, &browser.account_id).await;
+    assert!(
+        ["1520.000000", "2020.000000"].contains(&balance.as_str()),
+        "{balance}"
+    );
+    gateway.stop().await;
+}
+
 #[tokio::test]
 async fn credit_is_bought_up_to_the_maximum_of_the_month() {
     let stripe = FakeStripe::start().await;

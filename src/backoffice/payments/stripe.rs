@@ -60,8 +60,14 @@ impl Stripe {
 
     async fn charge_card(&self, payment: &CardPayment<'_>) -> Result<CardOutcome, BeginError> {
         // The card is that of the payment with which it was saved.
-        let saved = self.intent(payment.card).await?;
-        let Some(card) = saved.and_then(Intent::card) else {
+        let Some(saved) = self.intent(payment.card).await? else {
+            // A wrong key of the operator's is no reason to forget the cards of customers.
+            return Err(BeginError(
+                "the payment with which the card was saved is not known: is the key of another account or mode?"
+                    .into(),
+            ));
+        };
+        let Some(card) = saved.card() else {
             return Ok(CardOutcome::Refused("no card is saved".into()));
         };
         let form = card_form(payment, &card)?;

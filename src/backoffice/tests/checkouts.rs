@@ -24,6 +24,7 @@ pub(crate) fn new_checkout(account_id: &str, now: i64) -> NewCheckout {
         person: "ada@example.com".into(),
         amount: TEN,
         now,
+        consent_id: None,
     }
 }
 

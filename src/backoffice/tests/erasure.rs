@@ -230,6 +230,7 @@ async fn people_end_with_everything_that_lets_them_sign_in(given: Given) {
             person: person.into(),
             amount: NanoUsd::new(1),
             now: NOW,
+            consent_id: None,
         };
         given.backoffice.open_checkout(order, 0, 10).await.unwrap();
     }

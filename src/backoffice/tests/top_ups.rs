@@ -35,14 +35,11 @@ fn settings(account_id: &str) -> NewTopUp {
 
 async fn turned_on(given: &Given, account_id: &str) -> TopUp {
     let backoffice = &given.backoffice;
-    backoffice.set_top_up(&settings(account_id)).await.unwrap();
+    let set = backoffice.set_top_up(&settings(account_id)).await.unwrap();
+    let agreed = ("stripe", set.consent_id.as_str());
     let card = ("cus_1", "pi_1");
-    assert!(
-        backoffice
-            .save_card(account_id, "stripe", card)
-            .await
-            .unwrap()
-    );
+    let saved = backoffice.save_card(account_id, agreed, card);
+    assert!(saved.await.unwrap());
     backoffice.top_up(account_id).await.unwrap().unwrap()
 }
 
@@ -56,13 +53,18 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
         None
     );
     let card = ("cus_1", "pi_1");
-    assert!(!backoffice.save_card("acct_1", "other", card).await.unwrap());
-    assert!(
-        !backoffice
-            .save_card("acct_2", "stripe", card)
-            .await
-            .unwrap()
-    );
+    // Neither of another provider or account, nor for what was agreed to before.
+    let earlier = set.consent_id;
+    let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
+    let present = set.consent_id.as_str();
+    for (account_id, agreed) in [
+        ("acct_1", ("other", present)),
+        ("acct_2", ("stripe", present)),
+        ("acct_1", ("stripe", earlier.as_str())),
+    ] {
+        let saved = backoffice.save_card(account_id, agreed, card);
+        assert!(!saved.await.unwrap(), "{account_id} {agreed:?}");
+    }
     let on = turned_on(&given, "acct_1").await;
     assert_eq!(
         (on.state, on.consent.as_str()),
@@ -72,10 +74,9 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
     // A saved card stays while settings change, and is not replaced.
     let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
     assert_eq!((set.state, &set.card), (TopUpState::On, &on.card));
-    backoffice
-        .save_card("acct_1", "stripe", ("cus_2", "pi_2"))
-        .await
-        .unwrap();
+    let agreed = ("stripe", set.consent_id.as_str());
+    let replaced = backoffice.save_card("acct_1", agreed, ("cus_2", "pi_2"));
+    replaced.await.unwrap();
     backoffice.turn_off_top_up("acct_1").await.unwrap();
     let off = backoffice.top_up("acct_1").await.unwrap().unwrap();
     assert_eq!((off.state, &off.card), (TopUpState::Off, &on.card));

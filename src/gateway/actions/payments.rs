@@ -94,11 +94,12 @@ pub(crate) async fn credit_payment(
     if receipt.grant_id.is_none() {
         credit(gateway, provider.name(), &checkout, receipt).await?;
     }
-    if let Some((customer, card)) = &paid.card {
+    if let (Some((customer, card)), Some(consent_id)) = (&paid.card, &checkout.consent_id) {
         let card = (customer.as_str(), card.as_str());
+        let agreed = (provider.key(), consent_id.as_str());
         let saved = gateway
             .backoffice
-            .save_card(&checkout.account_id, provider.key(), card);
+            .save_card(&checkout.account_id, agreed, card);
         saved
             .await
             .map_err(|error| retry_later(id, session, &error))?;

@@ -98,24 +98,26 @@ pub(crate) async fn begin(
         let problem = format!("This amount is not available. {}", bounds(&payments.offer));
         return refused(&gateway, &me, StatusCode::BAD_REQUEST, &problem).await;
     };
-    order(&gateway, &me, payments, amount, false).await
+    order(&gateway, &me, payments, amount, None).await
 }
 
-/// Orders credit, and leads to the provider's page to pay. `saves_card` is for automatic top-ups.
+/// Orders credit, and leads to the provider's page to pay. With the consent to auto top-up, the card is saved for it.
 pub(super) async fn order(
     gateway: &Arc<Gateway>,
     me: &SignedIn,
     payments: &Payments,
     amount: NanoUsd,
-    saves_card: bool,
+    consent_id: Option<String>,
 ) -> Result<Response, PortalError> {
     let now = timestamp::now();
+    let saves_card = consent_id.is_some();
     let new = NewCheckout {
         provider: payments.provider.key(),
         account_id: me.account.id.clone(),
         person: me.person.email.clone(),
         amount,
         now,
+        consent_id,
     };
     // The checkout is stored before the provider knows of it, so that every payment finds its account.
     let since = now - i64::from(OPEN_SECONDS);

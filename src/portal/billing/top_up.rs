@@ -268,15 +268,14 @@ pub(crate) async fn set(
     if set.state == TopUpState::Waiting && payments.is_test() {
         // The pretended card needs no payment to be saved.
         let card = ("cus_test", "pi_test");
-        let saved = gateway
-            .backoffice
-            .save_card(&account, payments.provider.key(), card);
+        let agreed = (payments.provider.key(), set.consent_id.as_str());
+        let saved = gateway.backoffice.save_card(&account, agreed, card);
         if saved.await? {
             set.state = TopUpState::On;
         }
     }
     if set.state == TopUpState::Waiting {
-        return checkout::order(&gateway, &me, payments, amount, true).await;
+        return checkout::order(&gateway, &me, payments, amount, Some(set.consent_id)).await;
     }
     // Other settings are not brought back by a button: each needs the consent to its own amounts.
     let mut done = Confirmation::new("Auto top-up is on.");
