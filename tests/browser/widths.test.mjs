@@ -8,24 +8,25 @@ import { wearTheme } from './support/visitor.mjs';
 
 const SCREENS = [[390, 844], [768, 1024], [1280, 800], [1920, 1080]];
 
-const widths = (page) => page.evaluate(() => {
+/**
+ * The widths of the page and of the window; the last cells of table rows that are not wholly inside the window; and the boxes
+ * of tables that scroll, so that inner columns are covered by the last one, which sticks.
+ */
+const measure = (page) => page.evaluate(() => {
   const { scrollWidth, clientWidth } = document.scrollingElement;
-  return { scrollWidth, clientWidth };
-});
-
-/** The last cells of table rows that are not wholly inside the window. */
-const cutOff = (page) => page.$$eval('main tr > :last-child', (cells) => cells
-  .filter((cell) => cell.checkVisibility())
-  .filter((cell) => {
+  const visible = (selector) => [...document.querySelectorAll(selector)].filter((one) => one.checkVisibility());
+  const cutOff = visible('main tr > :last-child').filter((cell) => {
     const { left, right } = cell.getBoundingClientRect();
     return left < 0 || right > innerWidth + 1;
-  })
-  .map((cell) => cell.outerHTML.slice(0, 100)));
-
-/** The boxes of tables that scroll, so that inner columns are covered by the last one, which sticks. */
-const covered = (page) => page.$$eval('main .scroll', (boxes) => boxes
-  .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth)
-  .map((box) => `${box.getAttribute('aria-label')} is ${box.scrollWidth} wide in ${box.clientWidth}`));
+  });
+  const covered = visible('main .scroll').filter((box) => box.scrollWidth > box.clientWidth);
+  return {
+    scrollWidth,
+    clientWidth,
+    cutOff: cutOff.map((cell) => cell.outerHTML.slice(0, 100)),
+    covered: covered.map((box) => `${box.getAttribute('aria-label')} is ${box.scrollWidth} wide in ${box.clientWidth}`),
+  };
+});
 
 /** The width at which no table scrolls. */
 const LARGE = 1920;
@@ -50,10 +51,10 @@ test('every page fits every screen, and has at most 60 kB with its assets', asyn
       await page.setViewport({ width, height });
       for (const theme of ['light', 'dark']) {
         await wearTheme(page, theme);
-        const { scrollWidth, clientWidth } = await widths(page);
+        const { scrollWidth, clientWidth, cutOff, covered } = await measure(page);
         if (scrollWidth > clientWidth) bad.push(`${name} is ${scrollWidth} wide on ${clientWidth}, ${theme}`);
-        for (const cell of await cutOff(page)) bad.push(`${name} at ${width}, ${theme}: ${cell}`);
-        if (width === LARGE) for (const box of await covered(page)) bad.push(`${name} at ${width}, ${theme}: ${box}`);
+        for (const cell of cutOff) bad.push(`${name} at ${width}, ${theme}: ${cell}`);
+        for (const box of width === LARGE ? covered : []) bad.push(`${name} at ${width}, ${theme}: ${box}`);
       }
     }
     await page.setViewport({ width: 1280, height: 800 });
