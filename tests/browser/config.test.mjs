@@ -102,7 +102,7 @@ for (const script of [true, false]) test(`a model is disabled after a question, 
   const enabled = async () => (await operate('GET', '/operator/models/svc-flex-beta-3.6')).enabled;
   await go(page, '/portal/console/models');
   await clickTo(page, 'link', 'Disable svc-flex-beta-3.6');
-  assert.match(await textOf(page), /it cannot be called/);
+  assert.match(await textOf(page), /It can no longer be called/);
   assert.equal(await enabled(), true);
   await clickTo(page, 'button', 'Disable for all accounts');
   assert.equal(await enabled(), false);
