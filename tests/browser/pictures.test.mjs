@@ -14,7 +14,7 @@ const IN_DOCS = {
   'refused-request-light-desktop': 'portal-refused',
   'requests-errors-light-desktop': 'portal-filters',
   'statement-light-desktop': 'portal-statement',
-  'console-live-dark-desktop': 'console-live',
+  'console-paused-dark-desktop': 'console-live',
   'console-config-model-dark-desktop': 'console-configuration',
 };
 /** The size limit of screenshots in the documentation, because they are part of every clone. */

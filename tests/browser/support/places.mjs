@@ -303,7 +303,7 @@ export const CONSOLE_STATES = [
       assert.match(entry, /^Alerts [1-9]\d* open$/, 'the entry of the menu says how many are open');
     },
   },
-  page('console-paused', '/portal/console?paused=yes', 'Latest requests', 'Paused.', 'Resume'),
+  page('console-paused', '/portal/console?model=svc-pro-coding&paused=yes', 'Latest requests', 'svc-pro-coding', 'Paused.', 'Resume'),
   {
     name: 'console-reset-two-factor',
     says: ['Reset two-factor authentication of ada@example.com?', 'call them back', 'Cancel'],
