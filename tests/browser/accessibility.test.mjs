@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
-import { everywhere, resident } from './support/places.mjs';
+import { ALL_AUDIENCES, everywhere, resident } from './support/places.mjs';
 import { go, wearTheme } from './support/visitor.mjs';
 
 const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -26,7 +26,7 @@ async function examine(page, rules) {
   return { lines, passed: passes.map(({ id }) => id) };
 }
 
-test('no page has a finding in either theme, at any width', async (t) => {
+for (const audience of ALL_AUDIENCES) test(`no page of a ${audience} has a finding in either theme, at any width`, async (t) => {
   await everywhere(t, {}, async (page, { name }) => {
     for (const width of WIDTHS) {
       await page.setViewport({ width, height: 800 });
@@ -41,7 +41,7 @@ test('no page has a finding in either theme, at any width', async (t) => {
       }
     }
     await page.setViewport({ width: WIDTHS[0], height: 800 });
-  });
+  }, [audience]);
 });
 
 test('a violation is found', async (t) => {

@@ -397,16 +397,24 @@ export async function operator(t, options = {}) {
   return visitor(t, { ...options, cookies: await operatorsCookies });
 }
 
-/** Runs `check` on every page in turn, with a visitor who may see it. */
-export async function everywhere(t, options, check) {
-  const [inside, outside] = [await resident(t, options), await visitor(t, options)];
-  const [billing, saving] = [await lead(t, options), await frugal(t, options)];
-  const inConsole = await operator(t, options);
-  for (const place of [...PAGES, ...STATES, ...ACTIONS]) await at(inside, place, check);
-  for (const place of LEAD) await at(billing, place, check);
-  for (const place of FRUGAL) await at(saving, place, check);
-  for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(inConsole, place, check);
-  for (const place of OUTSIDE) await at(outside, place, check);
+/** Who sees which pages. */
+const AUDIENCES = {
+  customer: [resident, () => [...PAGES, ...STATES, ...ACTIONS]],
+  'team lead': [lead, () => LEAD],
+  'frugal customer': [frugal, () => FRUGAL],
+  operator: [operator, () => [...CONSOLE, ...CONSOLE_STATES]],
+  stranger: [visitor, () => OUTSIDE],
+};
+export const ALL_AUDIENCES = Object.keys(AUDIENCES);
+
+/** Runs `check` on every page of these people in turn, with a visitor who may see it. */
+export async function everywhere(t, options, check, audiences = ALL_AUDIENCES) {
+  await theResident(() => visitor(t)); // whose requests operators see
+  for (const audience of audiences) {
+    const [newVisitor, places] = AUDIENCES[audience];
+    const page = await newVisitor(t, options);
+    for (const place of places()) await at(page, place, check);
+  }
 }
 
 async function at(page, place, check) {
