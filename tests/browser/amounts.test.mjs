@@ -3,13 +3,15 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { amountsIn, booksOf, booksOfAll, known, spentOf, sum, sums } from './support/books.mjs';
-import { nanos } from './support/gateway.mjs';
-import { CONSOLE, CONSOLE_STATES, lead, LEAD, operator, PAGES, resident, STATES } from './support/places.mjs';
+import { amountsIn, booksOf, booksOfAll, known, leftBy, spentOf, sum, sums } from './support/books.mjs';
+import { nanos, operate } from './support/gateway.mjs';
+import {
+  CONSOLE, CONSOLE_STATES, frugal, FRUGAL, lead, LEAD, operator, PAGES, resident, STATES,
+} from './support/places.mjs';
 import { accountOf, go, rowWith, textOf } from './support/visitor.mjs';
 
-/** Amounts that no ledger has: what can be bought, and examples in fields. */
-const OFFERED = ['$10.00', '$25.00', '$50.00', '$100.00', '$5.00', '$1,000.00', '$20.00', '$10,000.00'];
+/** Amounts that no ledger has: what can be bought, examples in fields, and what a question asks about. */
+const OFFERED = ['$10.00', '$25.00', '$50.00', '$100.00', '$5.00', '$1,000.00', '$20.00', '$10,000.00', '$12.50'];
 
 /** The texts of the page, those of its pictures and of titles included, but not the scales of charts. */
 const written = (page) => page.$eval('main', (main) => {
@@ -53,6 +55,75 @@ const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
 const detail = (page, term) => page.$$eval('dl dt', (terms, term) => (
   terms.find(({ innerText }) => innerText === term).nextElementSibling.innerText
 ), term);
+
+/** What the page says of credit: "$4.65 expires 20 Nov 2026, 08:00:00", as pairs of amount and time. */
+const expiries = (page) => page.$$eval('main time', (times) => times.flatMap((time) => {
+  const said = /(\$[\d,.]+) expires $/.exec(time.previousSibling?.textContent ?? '');
+  return said ? [[said[1], time.dateTime]] : [];
+}));
+
+/** The rows of the table of remaining credit, as pairs of amount and time; null where it does not expire. */
+const remaining = (page) => page.$$eval('main [aria-label="Remaining credit"] tbody tr', (rows) => rows.map(({ cells }) => (
+  [cells[1].innerText.trim(), cells[3].querySelector('time')?.dateTime ?? null])));
+
+/** Fails unless the page at `path` says exactly what is left of the grants, by when they expire. */
+async function checkExpiries(page, path, { grants, calls }, hasTable) {
+  await go(page, path);
+  const left = leftBy(grants, calls).filter(({ left: amount }) => amount > 0n);
+  const inNanos = (pairs) => pairs.map(([amount, at]) => [nanos(amount), at]);
+  const expected = left.filter(({ expires_at: at }) => at !== null).map(({ left: amount, expires_at: at }) => [amount, at]);
+  assert.ok(expected.length > 0, 'some of the credit expires');
+  if (hasTable) {
+    const all = left.map(({ left: amount, expires_at: at }) => [amount, at]);
+    assert.deepEqual(new Set(inNanos(await remaining(page)).map(String)), new Set(all.map(String)), path);
+  }
+  // The console has the table alone.
+  if (!path.startsWith('/portal/console')) assert.deepEqual(inNanos(await expiries(page)), expected, path);
+}
+
+test('what expires is what is left of that grant', async (t) => {
+  const page = await resident(t);
+  const books = await booksOf(await accountOf(page));
+  const first = books.grants.find(({ reason }) => reason === 'Welcome');
+  const [welcome] = leftBy(books.grants, books.calls);
+  assert.equal(welcome.id, first.id, 'what expires first is used first');
+  assert.ok(welcome.left > 0n && welcome.left < nanos(first.amount), 'some of it was used');
+  await checkExpiries(page, '/portal', books, false);
+  await checkExpiries(page, '/portal/billing', books, true);
+  await checkExpiries(await lead(t), '/portal/billing', books, true);
+  await checkExpiries(await operator(t), `/portal/console/accounts/${books.account.id}`, books, true);
+});
+
+test('the warning of a low balance has what is available', async (t) => {
+  const page = await frugal(t);
+  const books = await booksOf(await accountOf(page));
+  const checked = await checkAll(page, FRUGAL, known([books]));
+  assert.ok(checked > 8, `only ${checked} amounts were seen`);
+  for (const path of ['/portal', '/portal/billing']) {
+    await go(page, path);
+    const [{ written: available }] = amountsIn(await textOf(page, '.warning'));
+    assert.equal(nanos(available), nanos(books.account.available), path);
+  }
+});
+
+test('a hybrid costs up to its prices, in the portal and in the console', async (t) => {
+  const pages = [[await resident(t), '/portal/models', [2, 3, 4]], [await operator(t), '/portal/console/models', [2, 3]]];
+  const { data: models } = await operate('GET', '/operator/models');
+  const hybrids = models.filter(({ id }) => id.includes('-hybrid-')).map(({ id }) => id);
+  assert.ok(hybrids.length > 0);
+  for (const [page, path, columns] of pages) {
+    await go(page, path);
+    const rows = await page.$$eval('main tbody tr', (all) => all.map(({ innerText, cells }) => (
+      { text: innerText, cells: [...cells].map((cell) => cell.innerText.trim()) })));
+    for (const { text, cells } of rows) {
+      const isHybrid = hybrids.some((id) => new RegExp(`\\b${id}(?![\\w-])`).test(text));
+      for (const column of columns) {
+        assert.equal(cells[column].startsWith('up to $'), isHybrid, `${path}: ${cells.join(' | ')}`);
+      }
+    }
+    for (const id of hybrids) assert.ok(rows.some(({ text }) => text.includes(id)), `${id} is not on ${path}`);
+  }
+});
 
 test("a customer's amounts are the ledger's", async (t) => {
   const page = await resident(t);

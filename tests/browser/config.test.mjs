@@ -76,27 +76,33 @@ test('the pages fit a phone, in both themes', async (t) => {
   }
 });
 
-test('the latest requests are filtered and paused', async (t) => {
+for (const script of [true, false]) test(`the latest requests are filtered and paused ${script ? 'with' : 'without'} scripts`, async (t) => {
   await resident(t); // who has made requests
-  const page = await operator(t);
+  const page = await operator(t, { script });
   await go(page, '/portal/console');
   await page.select('main [name="model"]', 'svc-pro-coding');
   await clickTo(page, 'button', 'Show');
   const rows = await page.$$eval('#tail tbody tr', (all) => all.map(({ innerText }) => innerText));
   assert.ok(rows.length > 0 && rows.every((row) => row.includes('svc-pro-coding')), rows.join());
+  await page.select('main [name="model"]', '');
+  await page.select('main [name="outcome"]', 'provider_failed');
+  await clickTo(page, 'button', 'Show');
+  const ended = await page.$$eval('#tail tbody td:last-child', (all) => all.map(({ innerText }) => innerText.trim()));
+  assert.ok(ended.length > 0 && new Set(ended).size === 1, ended.join());
   await clickTo(page, 'link', 'Pause');
+  assert.equal(await page.$eval('[name="outcome"]', ({ value }) => value), 'provider_failed', 'it stays filtered');
   assert.equal(await page.$eval('#tail', (tail) => tail.hasAttribute('hx-get')), false);
   await clickTo(page, 'link', 'Resume');
   assert.equal(await page.$eval('#tail', (tail) => tail.hasAttribute('hx-get')), true);
   await eventually(page, '/portal/console', async () => (await textOf(page)).includes('By model'));
 });
 
-test('a model is disabled after a question, and enabled again by Undo', async (t) => {
-  const page = await operator(t);
+for (const script of [true, false]) test(`a model is disabled after a question, and enabled by Undo, ${script ? 'with' : 'without'} scripts`, async (t) => {
+  const page = await operator(t, { script });
   const enabled = async () => (await operate('GET', '/operator/models/svc-flex-beta-3.6')).enabled;
   await go(page, '/portal/console/models');
   await clickTo(page, 'link', 'Disable svc-flex-beta-3.6');
-  assert.match(await textOf(page), /it cannot be called/);
+  assert.match(await textOf(page), /It can no longer be called/);
   assert.equal(await enabled(), true);
   await clickTo(page, 'button', 'Disable for all accounts');
   assert.equal(await enabled(), false);

@@ -2,23 +2,33 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DEMO } from './support/gateway.mjs';
-import { everywhere, PAGES, resident } from './support/places.mjs';
-import { follow, go, isThere, textOf, visitor } from './support/visitor.mjs';
+import { sum } from './support/books.mjs';
+import { DEMO, nanos, operate } from './support/gateway.mjs';
+import { everywhere, operator, PAGES, resident } from './support/places.mjs';
+import { follow, go, isThere, rowWith, textOf, visitor, wearTheme } from './support/visitor.mjs';
 
-/** The focused element: its text, or the name of a field. */
+/** The focused element: its text, the name of a field, the target of a link. */
 const focused = (page) => page.evaluate(() => {
-  const { textContent, name } = document.activeElement;
-  return textContent.replaceAll(/\s+/g, ' ').trim() || name;
+  const { textContent, name, href } = document.activeElement;
+  return { text: textContent.replaceAll(/\s+/g, ' ').trim(), name, href };
 });
 
-/** Presses Tab until the element with this text or name has the focus. */
-async function tabTo(page, name) {
-  for (let presses = 0; presses < 60; presses += 1) {
+/** Presses Tab until the element with this text, name or target has the focus. */
+async function tabTo(page, wanted) {
+  const is = wanted instanceof RegExp
+    ? ({ href }) => wanted.test(href)
+    : ({ text, name }) => text === wanted || name === wanted;
+  for (let presses = 0; presses < 200; presses += 1) {
     await page.keyboard.press('Tab');
-    if ((await focused(page)) === name) return;
+    if (is(await focused(page))) return;
   }
-  assert.fail(`the Tab key never leads to ${name} on ${page.url()}`);
+  assert.fail(`the Tab key never leads to ${wanted} on ${page.url()}`);
+}
+
+/** Tabs to an element and presses Enter, which opens another page. */
+async function enter(page, wanted) {
+  await tabTo(page, wanted);
+  return follow(page, () => page.keyboard.press('Enter'));
 }
 
 /** The focusable elements of the page, in document order. Each gets a number. */
@@ -29,35 +39,72 @@ const usable = (page) => page.evaluate(() => {
   return usable.map((one) => one.outerHTML.slice(0, 80));
 });
 
-/** The focused element, and whether its focus is visible. */
-const focus = (page) => page.evaluate(() => {
-  const element = document.activeElement;
-  const { outlineStyle, outlineWidth } = getComputedStyle(element);
-  const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
-  const inSight = width > 0 && height > 0 && right > 0 && bottom > 0 && left < innerWidth && top < innerHeight;
-  const outlined = outlineStyle !== 'none' && Number.parseFloat(outlineWidth) >= 2;
-  return { number: element.dataset.number, html: element.outerHTML.slice(0, 80), outlined, inSight };
+/**
+ * Makes the page note each element that Tab leads to, and whether its focus is visible: in sight, with an outline that
+ * contrasts with what is behind it.
+ */
+const watchFocus = (page) => page.evaluate(() => {
+  const light = (color) => {
+    const [red, green, blue] = color.match(/[\d.]+/g).slice(0, 3).map((part) => {
+      const value = part / 255;
+      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const paint = (element) => getComputedStyle(element).backgroundColor;
+  const contrast = (element, color) => {
+    let behind = element.parentElement ?? element;
+    while (behind.parentElement && /, 0\)$/.test(paint(behind))) behind = behind.parentElement;
+    const [dark, bright] = [light(color), light(paint(behind))].toSorted((one, other) => one - other);
+    return (bright + 0.05) / (dark + 0.05);
+  };
+  window.stops = [];
+  // When the key is released, the focus has moved and the element was scrolled into sight.
+  addEventListener('keyup', ({ key }) => {
+    if (key !== 'Tab') return;
+    const element = document.activeElement;
+    const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(element);
+    const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
+    const inSight = width > 0 && height > 0 && right > 0 && bottom > 0 && left < innerWidth && top < innerHeight;
+    const isWide = outlineStyle !== 'none' && Number.parseFloat(outlineWidth) >= 2;
+    const outlined = isWide && contrast(element, outlineColor) >= 3;
+    window.stops.push({ number: Number(element.dataset.number), html: element.outerHTML.slice(0, 80), outlined, inSight });
+  }, true);
 });
 
-// A window is narrow on a laptop too, when text is enlarged.
-for (const width of [1280, 390]) test(`Tab reaches every control in order, with a visible focus, at ${width} pixels`, async (t) => {
+/** Presses Tab so many times; the browser handles the keys one after another. */
+const pressTab = (page, times) => Promise.all(
+  Array.from({ length: times }, () => [page.keyboard.down('Tab'), page.keyboard.up('Tab')]).flat(),
+);
+
+/** The stops so far. A field for a date or time has one for each of its parts, of which the first counts. */
+const stops = async (page) => (await page.evaluate(() => window.stops)).filter(({ number, html }, at, all) => (
+  !html.includes('type="date') || number !== all[at - 1]?.number));
+
+// A window is narrow on a laptop too, when text is enlarged. Half of each page is in the light theme, the rest in the dark.
+const SCREENS = [[1280, ['light', 'dark']], [390, ['dark', 'light']], [1920, ['dark', 'light']]];
+for (const [width, themes] of SCREENS) test(`Tab reaches every control in order, with a visible focus, at ${width} pixels`, async (t) => {
   await everywhere(t, { screen: { width, height: 800 } }, async (page, { name }) => {
+    await wearTheme(page, themes[0]);
     const expected = await usable(page);
     assert.match(expected[0], /Skip to content/, name);
     await page.focus('.skip');
     // Tab and Shift+Tab, because browsers do not always outline a focus that a script has set.
     await page.keyboard.press('Tab');
     await page.keyboard.down('Shift');
+    await watchFocus(page);
     await page.keyboard.press('Tab');
     await page.keyboard.up('Shift');
+    const half = Math.floor(expected.length / 2);
+    await pressTab(page, half - 1);
+    await wearTheme(page, themes[1]);
+    while ((await stops(page)).length < expected.length) await pressTab(page, expected.length - (await stops(page)).length);
+    const seen = await stops(page);
     for (const [number, html] of expected.entries()) {
-      const seen = await focus(page);
-      assert.equal(seen.number, String(number), `${name}: ${html} comes after ${seen.html}`);
-      assert.ok(seen.outlined, `${name}: the focus on ${html} has no outline`);
-      assert.ok(seen.inSight, `${name}: the focus on ${html} is out of sight`);
-      // A field for a date or time has a tab stop for each of its parts.
-      do await page.keyboard.press('Tab');
-      while (html.includes('type="date') && (await focus(page)).number === String(number));
+      const stop = seen[number];
+      assert.equal(stop.number, number, `${name}: ${html} comes after ${stop.html}`);
+      assert.ok(stop.outlined, `${name}: the focus on ${html} has no outline`);
+      assert.ok(stop.inSight, `${name}: the focus on ${html} is out of sight`);
     }
   });
 });
@@ -67,7 +114,7 @@ test('the first tab stop is a link past the navigation', async (t) => {
   for (const { open, name } of PAGES) {
     await open(page);
     await page.keyboard.press('Tab');
-    assert.equal(await focused(page), 'Skip to content', name);
+    assert.equal((await focused(page)).text, 'Skip to content', name);
     const { left } = await page.$eval('.skip', (skip) => skip.getBoundingClientRect().toJSON());
     assert.ok(left >= 0, `${name}: it is seen once it has the focus`);
     await page.keyboard.press('Enter');
@@ -104,4 +151,69 @@ test('a key is made and deleted without a mouse, from signing in to signing out'
   await tabTo(page, 'Sign out');
   await follow(page, () => page.keyboard.press('Enter'));
   assert.equal(await textOf(page, 'h1'), 'Sign in');
+});
+
+test('one finds why a request was refused, filters requests, and disables a key and undoes it, without a mouse', async (t) => {
+  const page = await resident(t, { theme: 'dark' });
+  await go(page, '/portal');
+  await enter(page, 'Requests');
+  await enter(page, 'Why requests were refused');
+  await enter(page, 'Unknown model');
+  assert.equal(new URL(page.url()).searchParams.get('code'), 'model_not_found');
+  await enter(page, /\/portal\/requests\/refused_/);
+  assert.match(await textOf(page), /What to do[^]*Check the spelling/);
+  await enter(page, 'See all models');
+  assert.equal(await textOf(page, 'h1'), 'Models');
+
+  await enter(page, 'Requests');
+  await tabTo(page, 'model');
+  await page.keyboard.type('svc-native-fast');
+  await tabTo(page, 'outcome');
+  await page.keyboard.type('Answered');
+  await enter(page, 'Show');
+  assert.equal(new URL(page.url()).search, '?model=svc-native-fast&outcome=answered');
+  const ended = await page.$$eval('main tbody td:last-child', (cells) => cells.map(({ textContent }) => textContent));
+  assert.ok(ended.length > 0 && ended.every((text) => text === 'Answered'), ended.join());
+
+  await enter(page, 'API keys');
+  await enter(page, 'Disable laptop');
+  assert.match(await textOf(page, '[role="status"]'), /Key laptop disabled/);
+  assert.equal((await rowWith(page, 'nightly tests'))[2], 'active');
+  assert.equal((await page.$$eval('main tbody tr', (rows) => rows.map(({ innerText }) => innerText)))
+    .filter((text) => text.includes('disabled')).length, 2);
+  await enter(page, 'Undo');
+  assert.match(await textOf(page, '[role="status"]'), /Key laptop enabled/);
+});
+
+test('an operator disables a model, undoes it, and grants credit without a mouse', async (t) => {
+  const page = await operator(t);
+  const enabled = async () => (await operate('GET', '/operator/models/svc-light-coding')).enabled;
+  await go(page, '/portal/console');
+  await enter(page, 'Models');
+  await enter(page, 'Disable svc-light-coding');
+  assert.equal(await textOf(page, 'h1'), 'Disable svc-light-coding?');
+  assert.equal(await enabled(), true, 'a question changes nothing');
+  await enter(page, 'Disable for all accounts');
+  assert.equal(await enabled(), false);
+  await enter(page, 'Undo');
+  assert.equal(await enabled(), true);
+
+  await enter(page, 'Accounts');
+  await tabTo(page, 'text');
+  await page.keyboard.type('frugal@example.com');
+  await follow(page, () => page.keyboard.press('Enter'));
+  await enter(page, 'frugal@example.com');
+  const account = `/operator/accounts/${page.url().split('/').at(-1)}`;
+  const granted = async () => sum((await operate('GET', `${account}/grants`)).data.map(({ amount }) => nanos(amount)));
+  const before = await granted();
+  await tabTo(page, 'amount');
+  await page.keyboard.type('0.25');
+  await tabTo(page, 'reason');
+  await page.keyboard.type('a gift');
+  await enter(page, 'Grant credit');
+  assert.equal(await textOf(page, 'h1'), 'Grant $0.25 to frugal@example.com?');
+  assert.equal(await granted(), before, 'a question grants nothing');
+  await enter(page, 'Grant $0.25');
+  assert.match(await textOf(page, '[role="status"]'), /\$0\.25 granted/);
+  assert.equal(await granted(), before + nanos('0.25'));
 });

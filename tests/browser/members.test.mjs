@@ -110,7 +110,7 @@ test('an owner changes a role and removes a member, whose key ends', async (t) =
 
   await go(owner, '/portal/members');
   await clickTo(owner, 'link', `Remove ${address('viewer')}`);
-  assert.match(await textOf(owner), /keys that they made are deleted/);
+  assert.match(await textOf(owner), /keys that they made are permanently deleted/);
   await clickTo(owner, 'button', 'Remove member');
   assert.equal(await isThere(owner, 'link', `Remove ${address('viewer')}`), false);
   assert.equal(await statusWith(key), 401);

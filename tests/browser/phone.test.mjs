@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { everywhere, resident } from './support/places.mjs';
-import { clickTo, go, isThere, PHONE, textOf } from './support/visitor.mjs';
+import { everywhere, operator, resident } from './support/places.mjs';
+import { clickTo, go, isThere, PHONE, textOf, until } from './support/visitor.mjs';
 
 /**
  * The elements that exceed the page on the right, except inside scrolling containers. The width is that of the
@@ -47,14 +47,39 @@ test('the menu is closed at first, names the page, and opens without a script', 
   assert.match(await textOf(page, '.menu summary'), /Requests/);
 });
 
+/** Fails unless the rows of a table in `where` are cards with these in sight. */
+async function areCards(page, where) {
+  const rows = await page.$$eval(`${where} tbody tr`, (all) => all.map(({ cells }) => [...cells].map((cell) => ({
+    label: getComputedStyle(cell, '::before').content.replaceAll('"', ''),
+    text: cell.innerText.trim(),
+    right: cell.getBoundingClientRect().right,
+  }))));
+  assert.ok(rows.length > 0, `${where} of ${page.url()} has no rows`);
+  for (const cells of rows) {
+    for (const wanted of ['Model', 'Cost', 'Outcome']) {
+      const cell = cells.find(({ label }) => label === wanted);
+      assert.ok(cell?.text, `${wanted} is not among ${JSON.stringify(cells)}`);
+    }
+    for (const { label, right } of cells) assert.ok(right <= PHONE.width, `${label} ends at ${right}`);
+  }
+}
+
 test('a request is a card with its model, cost and outcome in sight', async (t) => {
   const page = await resident(t, { screen: PHONE });
   await go(page, '/portal/requests');
-  const cells = await page.$$eval('main tbody tr:first-child td', (all) => all.map((cell) => ({
-    label: getComputedStyle(cell, '::before').content.replaceAll('"', ''),
-    right: cell.getBoundingClientRect().right,
-  })));
-  const labels = cells.map(({ label }) => label);
-  for (const label of ['Model', 'Cost']) assert.ok(labels.includes(label), `${label} is not among ${labels}`);
-  for (const { label, right } of cells) assert.ok(right <= PHONE.width, `${label} ends at ${right}`);
+  await areCards(page, 'main');
+  await go(page, '/portal');
+  await areCards(page, 'main .scroll[aria-label="Requests"]');
+});
+
+test("so it is in the console's list, and in its live page after a refresh", async (t) => {
+  await resident(t); // who has made requests
+  const page = await operator(t, { screen: PHONE });
+  await go(page, '/portal/console/requests');
+  await areCards(page, 'main');
+  await go(page, '/portal/console');
+  await areCards(page, '#tail');
+  await page.$eval('#tail table', (table) => { table.dataset.isFirst = 'yes'; });
+  await until(page, () => document.querySelector('#tail table:not([data-is-first])') !== null);
+  await areCards(page, '#tail');
 });

@@ -12,7 +12,9 @@ const IN_DOCS = {
   'request-light-desktop': 'portal-request',
   'answered-light-phone': 'portal-phone',
   'refused-request-light-desktop': 'portal-refused',
+  'requests-errors-light-desktop': 'portal-filters',
   'statement-light-desktop': 'portal-statement',
+  'console-paused-dark-desktop': 'console-live',
   'console-config-model-dark-desktop': 'console-configuration',
 };
 /** The size limit of screenshots in the documentation, because they are part of every clone. */

@@ -65,7 +65,7 @@ export function known(books) {
   add(0n);
   for (const { account, grants, calls, budgets, holds } of books) {
     add(nanos(account.balance), nanos(account.held), nanos(account.available));
-    add(...balances(grants, calls), ...grants.map(({ amount }) => nanos(amount)), ...left(grants, calls));
+    add(...balances(grants, calls), ...grants.map(({ amount }) => nanos(amount)), ...leftBy(grants, calls).map(({ left }) => left));
     for (const budget of budgets) {
       const spent = spentOf(budget, calls);
       add(nanos(budget.amount), spent, nanos(budget.amount) - spent);
@@ -113,14 +113,15 @@ function balances(grants, calls) {
   return entries.map(([, amount]) => (balance += amount));
 }
 
-/** What is left of each grant: the one that expires first is used first. */
-function left(grants, calls) {
+/** The grants with what is left of each, in the order in which they are used: the one that expires first is first. */
+export function leftBy(grants, calls) {
   let used = sum(calls.map(({ cost }) => nanos(cost)));
   const never = '9999';
   const inOrder = grants.toSorted((one, other) => ((one.expires_at ?? never) < (other.expires_at ?? never) ? -1 : 1));
-  return inOrder.map(({ amount }) => {
-    const taken = used < nanos(amount) ? used : nanos(amount);
+  return inOrder.map((grant) => {
+    const amount = nanos(grant.amount);
+    const taken = used < amount ? used : amount;
     used -= taken;
-    return nanos(amount) - taken;
+    return { ...grant, left: amount - taken };
   });
 }

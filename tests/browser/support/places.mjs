@@ -1,10 +1,10 @@
 // All pages under test: how to open each, and the texts that it must contain, with and without scripts.
 
 import assert from 'node:assert/strict';
-import { DEMO } from './gateway.mjs';
-import { theResident } from './resident.mjs';
+import { DEMO, operate } from './gateway.mjs';
+import { theFrugal, theResident } from './resident.mjs';
 import {
-  clickTo, fill, follow, go, makeKey, named, orderCredit, signIn, until, visitor,
+  clickTo, eventually, fill, follow, go, makeKey, named, orderCredit, signIn, textOf, until, visitor,
 } from './visitor.mjs';
 
 const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, path) });
@@ -18,12 +18,30 @@ export const PAGES = [
   page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
   page('usage', '/portal/usage', 'Usage', 'Daily cost', 'Daily requests', 'Usage by model', 'Download as CSV'),
-  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit', 'Auto top-up', 'Test mode'),
+  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit', 'Auto top-up', 'On When the balance falls below $5.00', 'R-', 'Test mode'),
   page('budgets', '/portal/budgets', 'Budgets', 'Whole account', 'Project Website', 'Key production', 'warns only', 'Set budget'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('members', '/portal/members', 'Members', 'ada@example.com', 'owner', 'Invitations', 'Invite'),
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one', 'Two-factor authentication', 'Delete account'),
 ];
+
+/** Opens the question before a key's secret ends at once. */
+async function askToRotate(page) {
+  await go(page, '/portal/keys');
+  await clickTo(page, 'link', 'Edit old laptop');
+  await page.select('[name="grace"]', '0');
+  await clickTo(page, 'button', 'Rotate key');
+}
+
+async function openReceipt(page) {
+  await go(page, '/portal/billing/payments');
+  await follow(page, () => page.click('a[href^="/portal/billing/receipts/"]'));
+}
+
+async function openStatement(page) {
+  await go(page, '/portal/billing/statements');
+  await follow(page, () => page.click('main li a'));
+}
 
 /** Pages reached from those, and special states of them. */
 export const STATES = [
@@ -65,16 +83,24 @@ export const STATES = [
       await clickTo(page, 'link', 'Edit old laptop');
     },
   },
-  page('auto-top-up', '/portal/billing/top-up', 'Auto top-up', 'At most in a calendar month', 'Turn on'),
+  {
+    name: 'rotate-question',
+    says: ['Rotate old laptop now?', 'cannot be restored', 'Rotate key now', 'Cancel'],
+    open: askToRotate,
+  },
+  page('auto-top-up-on', '/portal/billing/top-up', 'Auto top-up', 'At most in a calendar month', 'Turned on by ada@example.com', 'Save'),
+  page('payments', '/portal/billing/payments', 'Payments', 'ada@example.com', '$10.00', 'Paid'),
+  {
+    name: 'receipt',
+    says: ['Receipt R-', 'Ada Lovelace', 'Total paid', '$10.00', 'no card was charged'],
+    open: openReceipt,
+  },
   page('billing-details', '/portal/billing/details', 'Billing details', 'Save'),
   page('statements', '/portal/billing/statements', 'Statements', 'To date'),
   {
     name: 'statement',
     says: ['Statement to date', 'Opening balance', 'svc-standard', 'Invoice 2026-0417', 'Closing balance'],
-    async open(page) {
-      await go(page, '/portal/billing/statements');
-      await follow(page, () => page.click('main li a'));
-    },
+    open: openStatement,
   },
   page('two-factor', '/portal/settings/two-factor', 'Two-factor authentication', 'authenticator app', 'Set up'),
   page('delete-account', '/portal/settings/delete', 'Delete this account?', 'This cannot be undone', 'Cancel'),
@@ -115,6 +141,14 @@ export const ACTIONS = [
     },
   },
   {
+    name: 'rotated',
+    says: ['New secret', 'Copy it now', 'no longer works'],
+    async open(page) {
+      await askToRotate(page);
+      await clickTo(page, 'button', 'Rotate key now');
+    },
+  },
+  {
     name: 'answered',
     says: ['You', 'svc-native-fast', 'tokens in', 'first token after'],
     async open(page) {
@@ -123,6 +157,25 @@ export const ACTIONS = [
       await until(page, () => document.querySelector('.message .meta a') !== null);
     },
   },
+  {
+    name: 'compared',
+    says: ['svc-native-fast', 'tokens in', 'Compare with another model'],
+    async open(page) {
+      await go(page, '/portal/playground');
+      await (await named(page, 'button', 'Compare with another model')).click();
+      await fill(page, 'message', 'Which of you is shorter?');
+      await (await named(page, 'button', 'Send')).click();
+      await until(page, () => document.querySelectorAll('.turn:last-child .meta a').length === 2);
+    },
+  },
+];
+
+/** The pages of somebody whose credit runs out. */
+export const FRUGAL = [
+  page('low-balance', '/portal', 'Low balance: $0.', 'Requests are refused once it is used up', 'Add credit'),
+  page('low-balance-billing', '/portal/billing', 'Low balance: $0.', 'Set up auto top-up', 'Trial'),
+  page('auto-top-up', '/portal/billing/top-up', 'Auto top-up', 'At most in a calendar month', 'Turn on'),
+  page('two-factor-setup', '/portal/settings/two-factor', 'Scan this', 'enter this key', 'Turn on'),
 ];
 
 /** The pages of a member who looks after the account's money: other people's usage and budgets, but no requests. */
@@ -130,6 +183,12 @@ export const LEAD = [
   page('lead-overview', '/portal', 'Overview', 'Balance', 'Spent today'),
   page('lead-usage-by-member', '/portal/usage?by=member', 'Usage by member', 'Service keys'),
   page('lead-billing', '/portal/billing', 'Billing', 'Available', 'Invoice 2026-0417', 'Auto top-up'),
+  page('lead-auto-top-up', '/portal/billing/top-up', 'Auto top-up', 'Turned on by ada@example.com', 'Save'),
+  page('lead-payments', '/portal/billing/payments', 'Payments', 'ada@example.com', '$10.00', 'Paid'),
+  { name: 'lead-receipt', says: ['Receipt R-', 'Total paid', '$10.00'], open: openReceipt },
+  page('lead-statements', '/portal/billing/statements', 'Statements', 'To date'),
+  { name: 'lead-statement', says: ['Statement to date', 'svc-standard', 'Closing balance'], open: openStatement },
+  page('lead-billing-details', '/portal/billing/details', 'Billing details', 'Save'),
   page('lead-budgets', '/portal/budgets', 'Budgets', 'Whole account', 'Project Website', 'Set budget'),
   page('lead-members', '/portal/members', 'Members', 'ada@example.com', 'mary@example.com', 'Leave this account'),
   page('lead-settings', '/portal/settings', 'Settings', 'mary@example.com', 'You can leave this account', 'Two-factor authentication'),
@@ -144,6 +203,18 @@ export const LEAD = [
 ];
 
 let guesses = 0;
+
+/** The version of the configuration that the history has. */
+const HOUSE = { note: 'A name of our own', alias: 'house-model' };
+
+/** Previews other values of fields in a form of the configuration. */
+async function preview(page, form, values) {
+  await go(page, form);
+  for (const [field, value] of Object.entries(values)) {
+    await page.$eval(`main [name="${field}"]`, (input, value) => { input.value = value; }, value);
+  }
+  await clickTo(page, 'button', 'Preview');
+}
 
 /** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
@@ -207,7 +278,53 @@ export const CONSOLE_STATES = [
   },
   page('console-config-model', '/portal/console/config/models/edit?name=svc-pro', 'Model svc-pro', 'Input price', 'Other settings', 'Preview'),
   page('console-config-deployment', '/portal/console/config/deployments/new', 'New deployment', 'Weight', 'Your cost of input'),
-  page('console-config-history', '/portal/console/config/history', 'History'),
+  page('console-config-alias', '/portal/console/config/aliases/edit?name=gpt-*', 'Alias gpt-*', 'Model', 'Preview'),
+  page('console-config-provider', '/portal/console/config/providers/new', 'New provider', 'Environment variable of the API key', 'Preview'),
+  {
+    name: 'console-config-model-preview',
+    says: ['Change svc-pro?', 'Nothing is applied yet', 'output = "9.75"', 'Apply', 'Back to the form'],
+    open: (page) => preview(page, '/portal/console/config/models/edit?name=svc-pro', { 'f.output': '9.75' }),
+  },
+  {
+    name: 'console-config-provider-preview',
+    says: ['Add the provider?', 'Running calls finish with the old settings', 'base_url = "https://models.example.com/v1"', 'Apply'],
+    open: (page) => preview(page, '/portal/console/config/providers/new', {
+      name: 'house', 'f.kind': 'openai', 'f.base_url': 'https://models.example.com/v1',
+    }),
+  },
+  page('console-config-history', '/portal/console/config/history', 'History', 'Version 1', HOUSE.note),
+  page('console-config-version', '/portal/console/config/history/1', 'Version 1', 'Changes from the version before', 'house-model'),
+  {
+    name: 'console-open-alert',
+    says: ['Open alerts', 'What to do', 'Ebenezer', 'The account'],
+    async open(page) {
+      await eventually(page, '/portal/console/alerts', async () => (await textOf(page)).includes('Ebenezer'));
+      const entry = await page.$eval('nav [aria-current="page"]', ({ textContent }) => textContent);
+      assert.match(entry, /^Alerts [1-9]\d* open$/, 'the entry of the menu says how many are open');
+    },
+  },
+  page('console-paused', '/portal/console?model=svc-pro-coding&paused=yes', 'Latest requests', 'svc-pro-coding', 'Paused.', 'Resume'),
+  {
+    name: 'console-reset-two-factor',
+    says: ['Reset two-factor authentication of ada@example.com?', 'call them back', 'Cancel'],
+    async open(page) {
+      const { data: [account] } = await operate('GET', '/operator/accounts?email=ada@example.com');
+      const { data: people } = await operate('GET', `/operator/accounts/${account.id}/people`);
+      const { id } = people.find(({ email }) => email === 'ada@example.com');
+      await go(page, `/portal/console/people/${id}/second-factor`);
+    },
+  },
+  {
+    name: 'console-grant-question',
+    says: ['Grant $12.50 to ada@example.com?', 'Credit cannot be taken back', 'Cancel'],
+    async open(page) {
+      await go(page, '/portal/console/accounts?text=ada%40example.com');
+      await clickTo(page, 'link', 'ada@example.com');
+      await fill(page, 'amount', '12.50');
+      await fill(page, 'reason', 'paid by transfer');
+      await clickTo(page, 'button', 'Grant credit');
+    },
+  },
   page('console-disable-model', '/portal/console/models/disable?model=svc-pro', 'Disable svc-pro?', 'Cancel'),
   {
     name: 'console-audited',
@@ -260,25 +377,44 @@ export async function lead(t, options = {}) {
   return visitor(t, { ...options, cookies: lead.cookies });
 }
 
+/** A visitor who is signed in as somebody with little credit. */
+export async function frugal(t, options = {}) {
+  const { cookies } = await theFrugal(() => visitor(t));
+  return visitor(t, { ...options, cookies });
+}
+
 let operatorsCookies = null;
 
-/** A visitor who is signed in as an operator. */
+/** A visitor who is signed in as an operator, who has changed the configuration once, and has an open alert. */
 export async function operator(t, options = {}) {
   operatorsCookies ??= visitor(t).then(async (page) => {
+    const changes = { aliases: { [HOUSE.alias]: { set: 'model = "svc-pro"' } } };
+    await operate('PUT', '/operator/config', { changes, based_on: 0, note: HOUSE.note });
+    await theFrugal(() => visitor(t));
     await signIn(page, DEMO);
     return page.browserContext().cookies();
   });
   return visitor(t, { ...options, cookies: await operatorsCookies });
 }
 
-/** Runs `check` on every page in turn, with a visitor who may see it. */
-export async function everywhere(t, options, check) {
-  const [inside, outside] = [await resident(t, options), await visitor(t, options)];
-  const [billing, inConsole] = [await lead(t, options), await operator(t, options)];
-  for (const place of [...PAGES, ...STATES, ...ACTIONS]) await at(inside, place, check);
-  for (const place of LEAD) await at(billing, place, check);
-  for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(inConsole, place, check);
-  for (const place of OUTSIDE) await at(outside, place, check);
+/** Who sees which pages. */
+const AUDIENCES = {
+  customer: [resident, () => [...PAGES, ...STATES, ...ACTIONS]],
+  'team lead': [lead, () => LEAD],
+  'frugal customer': [frugal, () => FRUGAL],
+  operator: [operator, () => [...CONSOLE, ...CONSOLE_STATES]],
+  stranger: [visitor, () => OUTSIDE],
+};
+export const ALL_AUDIENCES = Object.keys(AUDIENCES);
+
+/** Runs `check` on every page of these people in turn, with a visitor who may see it. */
+export async function everywhere(t, options, check, audiences = ALL_AUDIENCES) {
+  await theResident(() => visitor(t)); // whose requests operators see
+  for (const audience of audiences) {
+    const [newVisitor, places] = AUDIENCES[audience];
+    const page = await newVisitor(t, options);
+    for (const place of places()) await at(page, place, check);
+  }
 }
 
 async function at(page, place, check) {

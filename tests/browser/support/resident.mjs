@@ -1,8 +1,9 @@
-// A customer with history: keys, credit with and without expiry, requests with various outcomes, and a second member.
+// A customer with history: keys, credit with and without expiry, a purchase, auto top-up, requests with various outcomes,
+// and a second member. And one with little credit.
 
 import assert from 'node:assert/strict';
 import { chat, operate } from './gateway.mjs';
-import { accountOf, clickTo, fill, signUp } from './visitor.mjs';
+import { accountOf, buyCredit, clickTo, fill, go, signUp } from './visitor.mjs';
 
 const REQUESTS = [
   ['production', 'svc-standard', 'Summarise this report. [[sim tokens=420]]'],
@@ -25,6 +26,38 @@ export async function theResident(newVisitor) {
   return resident;
 }
 
+let frugal = null;
+
+/** Somebody whose balance is low and who has begun to set up two-factor authentication. Operators have an alert of it. */
+export async function theFrugal(newVisitor) {
+  frugal ??= newVisitor().then(async (visitor) => {
+    const person = { name: 'Ebenezer', email: 'frugal@example.com', password: 'a penny is saved here' };
+    await signUp(visitor, person);
+    const account = `/operator/accounts/${await accountOf(visitor)}`;
+    await operate('POST', `${account}/grants`, { amount: '0.50', reason: 'Trial' });
+    const { key } = await operate('POST', `${account}/keys`, { name: 'counting house' });
+    const response = await chat(key, 'What does it cost? [[sim tokens=40]]');
+    await response.arrayBuffer();
+    assert.equal(response.status, 200);
+    await go(visitor, '/portal/settings/two-factor');
+    await fill(visitor, 'present', person.password);
+    await clickTo(visitor, 'button', 'Set up');
+    // Alerts are checked every 30 seconds, and after an audit.
+    await operate('POST', '/operator/audit');
+    return { ...person, cookies: await visitor.browserContext().cookies() };
+  });
+  return frugal;
+}
+
+/** Turns on auto top-up, which buys nothing while there is more than the threshold. */
+async function topUpAutomatically(visitor) {
+  await go(visitor, '/portal/billing/top-up');
+  await fill(visitor, 'amount', '20');
+  await fill(visitor, 'monthly_max', '100');
+  await visitor.click('[name="consent"]');
+  await clickTo(visitor, 'button', 'Turn on');
+}
+
 /** Invites a member with the role billing, who takes the visitor's place. */
 async function join(visitor, account) {
   const member = { email: 'mary@example.com', password: 'she counts every penny' };
@@ -44,6 +77,9 @@ async function create(visitor) {
   const soon = new Date(Date.now() + 30 * 86_400_000).toISOString().replace(/\.\d+Z/, 'Z');
   await operate('POST', `${account}/grants`, { amount: '5.00', reason: 'Welcome', expires_at: soon });
   await operate('POST', `${account}/grants`, { amount: '120.00', reason: 'Invoice 2026-0417' });
+  await go(visitor, '/portal/billing');
+  await buyCredit(visitor, 'Add $10.00');
+  await topUpAutomatically(visitor);
   const website = await operate('POST', `${account}/projects`, { name: 'Website' });
   const keys = {};
   for (const name of ['production', 'laptop', 'nightly tests', 'old laptop']) {
