@@ -54,7 +54,7 @@ pub(crate) async fn whole(
     let bill = answer.usage.map(|usage| admitted.bill(usage));
     let facts = admitted.facts(bill);
     let keyed = recorded.as_ref().filter(|call| call.is_keyed());
-    let body = if let Some(keyed) = keyed {
+    let settled = if let Some(keyed) = keyed {
         // Boxed, so that calls without a key reserve no memory for it.
         Box::pin(settle_with_response(
             form,
@@ -64,12 +64,16 @@ pub(crate) async fn whole(
             &client.client,
             keyed.max_bytes(),
         ))
-        .await?
+        .await
     } else {
-        settle(&call, admitted, bill, &client.client)
-            .await
-            .map_err(|error| NotStarted::Failed(error, Box::new(facts.clone().without_cost())))?;
-        form.whole(&gateway, &call, &answer, bill).await
+        match settle(&call, admitted, bill, &client.client).await {
+            Ok(()) => Ok(form.whole(&gateway, &call, &answer, bill).await),
+            Err(error) => Err(error),
+        }
+    };
+    let body = match settled {
+        Ok(body) => body,
+        Err(error) => return Err(NotStarted::Failed(error, Box::new(facts.without_cost()))),
     };
     let routed = call.route.routed();
     if let Some(recorded) = recorded {
@@ -100,9 +104,9 @@ async fn settle_with_response(
     (answer, bill): (&Answer, Option<Bill>),
     client: &Client,
     most_bytes: usize,
-) -> Result<Vec<u8>, NotStarted> {
+) -> Result<Vec<u8>, GatewayError> {
     let gateway = admitted.gateway.clone();
-    let (stored, facts) = (form.stored_response(), admitted.facts(None));
+    let stored = form.stored_response();
     let body = form.whole(&gateway, call, answer, bill).await;
     let kept = (body.len() <= most_bytes).then(|| std::str::from_utf8(&body).ok());
     admitted.set_response(kept.flatten().map(Arc::from));
@@ -110,7 +114,7 @@ async fn settle_with_response(
         if let Some(id) = stored {
             let _ = gateway.conversations.delete(&call.user, &id).await;
         }
-        return Err(NotStarted::Failed(error, Box::new(facts)));
+        return Err(error);
     }
     Ok(body)
 }

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) use super::{auth::KeyHeader, response::Response};
 use super::{
     auth::{Auth, Outgoing, Pass, Payload},
+    model_reader::ModelReader,
     reason::{self, Redactor},
 };
 use crate::{
@@ -101,11 +102,8 @@ impl Client {
         done.ok_or_else(|| UpstreamError::Connect("its request could not be prepared".into()))
     }
 
-    /// The body of a call as it is sent. A signed one is hashed once, however often it is signed.
-    async fn payload(&self, body: Vec<u8>, call: &ChatCall) -> Result<Payload, UpstreamError> {
-        if !self.auth.is_signed() {
-            return Ok(body.into());
-        }
+    /// The body of a call that is signed: it is hashed once, however often it is signed.
+    async fn hashed(&self, body: Vec<u8>, call: &ChatCall) -> Result<Payload, UpstreamError> {
         self.prepare(body, call, |bytes| Payload {
             digest: Some(Sha256::digest(&bytes).into()),
             bytes,
@@ -136,12 +134,7 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(&self.default_lines, call);
-        let body = self.payload(body, call).await?;
-        let response = self.send("POST", path, &body, &lines).await?;
-        if response.status == StatusCode::OK {
-            return Ok(response.with_model_reader(call));
-        }
-        Err(self.refusal(response, call, model, false).await)
+        self.post_with(path, body, &lines, (call, model), false).await
     }
 
     /// Posts a request of the caller with header lines of its own. What the provider says about it is not redacted,
@@ -155,12 +148,28 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(lines, call);
-        let body = self.payload(body, call).await?;
-        let response = self.send("POST", path, &body, &lines).await?;
-        if response.status == StatusCode::OK {
-            return Ok(response.with_model_reader(call));
+        self.post_with(path, body, &lines, (call, model), true).await
+    }
+
+    async fn post_with(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        lines: &str,
+        (call, model): (&ChatCall, &str),
+        is_native: bool,
+    ) -> Result<Response, UpstreamError> {
+        let body = if self.auth.is_signed() {
+            Box::pin(self.hashed(body, call)).await?
+        } else {
+            body.into()
+        };
+        let mut response = self.send("POST", path, &body, lines).await?;
+        if response.status != StatusCode::OK {
+            return Err(self.refusal(response, call, model, is_native).await);
         }
-        Err(self.refusal(response, call, model, true).await)
+        response.model = call.trace.as_ref().and_then(ModelReader::of);
+        Ok(response)
     }
 
     /// The error for a response with another status than 200.
@@ -232,7 +241,8 @@ impl Client {
     ) -> Result<Response, UpstreamError> {
         let pass = self.auth.pass().await?;
         let mut response = self.send_with(&pass, method, path, body, lines).await?;
-        if self.is_refused(&mut response).await
+        if response.status != StatusCode::OK
+            && self.is_refused(&mut response).await
             && let Some(other) = self.auth.instead_of(&pass).await
         {
             // The connection is free for the second request.

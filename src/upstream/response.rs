@@ -12,7 +12,6 @@ use crate::{
         http1::client::{Connection, Pool},
         timeout::{DeadlineExceeded, with_deadline},
     },
-    prompt::ChatCall,
     wire::error::UpstreamError,
 };
 
@@ -43,12 +42,6 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The response to a call, whose trace gets the model that the response names.
-    pub(super) fn with_model_reader(mut self, call: &ChatCall) -> Self {
-        self.model = call.trace.as_ref().and_then(ModelReader::of);
-        self
-    }
-
     /// The next bytes of the body, within the idle timeout; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         self.next_chunk_within(self.idle_timeout).await

@@ -82,7 +82,7 @@ def test_a_request_with_a_tool_step_goes_through_a_real_collector(tmp_path, coll
     assert request.resource["service.name"] == "tollgate" and request["tollgate.request.id"] == answer._request_id
     for span in (span for found in spans.values() for span in found):
         assert span.parent == request.id and request.start <= span.start <= span.end <= request.end, span
-    first, second = spans[chats]
+    first, second = sorted(spans[chats], key=lambda span: span.start)
     for chat in (first, second):
         assert (chat.kind, chat["gen_ai.operation.name"], chat["gen_ai.provider.name"]) == (3, "chat", "simulator")
         assert chat["gen_ai.request.model"] == chat["gen_ai.response.model"] == TOOL_MODEL

@@ -87,6 +87,7 @@ mod connection_slow;
 mod connection_stalls;
 mod console_config;
 mod console_config_gateways;
+mod console_config_refusals;
 mod console_config_retry;
 mod export;
 mod export_rows;

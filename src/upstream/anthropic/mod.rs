@@ -19,6 +19,8 @@ mod tools;
 mod tests;
 
 pub(crate) use self::bedrock::BedrockFrames;
+use std::sync::Arc;
+
 use super::{
     Parts,
     client::{Client, KeyHeader, Response},
@@ -46,7 +48,7 @@ pub struct Anthropic {
     client: Client,
     dialect: Dialect,
     /// The beta features that a cloud gets.
-    betas: Vec<String>,
+    betas: Arc<[String]>,
 }
 
 impl Anthropic {
@@ -60,7 +62,7 @@ impl Anthropic {
         if let Some(version) = dialect.version_header() {
             client = client.with_default_header("anthropic-version", version);
         }
-        let betas = config.betas.clone();
+        let betas = config.betas.clone().into();
         Ok(Self {
             client,
             dialect,

@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod bedrock;
 pub mod bodies;
 pub mod clouds;
+pub mod config_form;
 pub mod console;
 pub mod csv;
 pub mod described;
