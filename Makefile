@@ -16,8 +16,8 @@ help:
 	@echo "make retries    clients that retry while gateways are killed and connections cut, many times"
 	@echo "make chain      the chain tools with a real node"
 	@echo "make clients    official and popular client libraries and coding agents with tollgate dev"
-	@echo "make browser    the portal in a real browser, which it installs; screenshots go to target/browser"
-	@echo "make screenshots  the same, and updates the screenshots in the documentation"
+	@echo "make browser    the portal in a real browser, which it installs"
+	@echo "make screenshots  the same, with screenshots of every page in target/browser, and updates those in the documentation"
 	@echo "make counts     count the instructions of a request and compare them with the budget"
 	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
 	@echo "make fuzz       mutate recorded messages and feed them to the parsers; SECONDS=600 TARGETS=\"requests sse\""
@@ -55,15 +55,14 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared
+	@$(MAKE) --no-print-directory unit shared lint-others
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line fleet beside-fleet
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line browser beside-browser
 	@$(MAKE) --no-print-directory dist-test
 
-# What runs while the fleets wait for leases to end and for killed servers to return. Cargo holds a lock while it builds, so
-# what builds is last.
+# What runs while the fleets wait for leases to end and for killed servers to return.
 beside-fleet:
-	@$(MAKE) --no-print-directory --jobs=1 counts tokenizers chain lint-others
+	@$(MAKE) --no-print-directory --jobs=1 counts tokenizers chain
 
 # Tests that run while the browser's do, which wait for the browser half of their time.
 beside-browser:
@@ -163,6 +162,8 @@ clients: program
 browser: program
 	tests/browser/run
 
+# Taking them is a third of the time, so `browser` alone takes none.
+screenshots: export TOLLGATE_SCREENSHOTS = 1
 screenshots: browser
 	tests/browser/to-docs
 

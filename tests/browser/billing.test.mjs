@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { chat, nanos, operate } from './support/gateway.mjs';
 import {
-  accountOf, buyCredit, clickTo, fill, follow, go, photograph, signUp, textOf, visitor,
+  accountOf, buyCredit, clickTo, eventually, fill, follow, go, photograph, signUp, textOf, visitor,
 } from './support/visitor.mjs';
 
 const SCREENS = [[390, 844], [1280, 800], [1920, 1080]];
@@ -82,12 +82,11 @@ test('auto top-up asks for consent, buys with the pretended card, and is turned 
   await page.click('[name="consent"]');
   await clickTo(page, 'button', 'Turn on');
   assert.match(await textOf(page), /Auto top-up is on/);
-  const deadline = Date.now() + 20_000;
-  while (!(await textOf(page)).includes('$20.00 of $30.00 bought this month')) {
-    assert.ok(Date.now() < deadline, await textOf(page));
-    await new Promise((done) => setTimeout(done, 500));
-    await go(page, '/portal/billing');
-  }
+  // The payment is there before its credit.
+  await eventually(page, '/portal/billing', async () => {
+    const text = await textOf(page);
+    return text.includes('$20.00 of $30.00 bought this month') && text.includes('Automatic top-up');
+  });
   assert.match(await textOf(page), /Monthly maximum reached\. No more credit is bought until 1 /);
   const { data: grants } = await operate('GET', `${account}/grants`);
   assert.equal(grants.length, 1, 'it bought once');

@@ -1,11 +1,11 @@
-// Every control can be reached and used with the keyboard alone, and the focus is visible.
+// What people do, done with the keyboard alone. (That Tab reaches every control is a check of every page.)
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sum } from './support/books.mjs';
 import { DEMO, nanos, operate } from './support/gateway.mjs';
-import { everywhere, operator, PAGES, resident } from './support/places.mjs';
-import { follow, go, isThere, rowWith, textOf, visitor, wearTheme } from './support/visitor.mjs';
+import { operator, PAGES, resident } from './support/places.mjs';
+import { follow, go, isThere, rowWith, textOf, visitor } from './support/visitor.mjs';
 
 /** The focused element: its text, the name of a field, the target of a link. */
 const focused = (page) => page.evaluate(() => {
@@ -30,84 +30,6 @@ async function enter(page, wanted) {
   await tabTo(page, wanted);
   return follow(page, () => page.keyboard.press('Enter'));
 }
-
-/** The focusable elements of the page, in document order. Each gets a number. */
-const usable = (page) => page.evaluate(() => {
-  const all = document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]');
-  const usable = [...all].filter((one) => !one.disabled && one.type !== 'hidden' && one.checkVisibility());
-  usable.forEach((one, number) => { one.dataset.number = number; });
-  return usable.map((one) => one.outerHTML.slice(0, 80));
-});
-
-/**
- * Makes the page note each element that Tab leads to, and whether its focus is visible: in sight, with an outline that
- * contrasts with what is behind it.
- */
-const watchFocus = (page) => page.evaluate(() => {
-  const light = (color) => {
-    const [red, green, blue] = color.match(/[\d.]+/g).slice(0, 3).map((part) => {
-      const value = part / 255;
-      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  };
-  const paint = (element) => getComputedStyle(element).backgroundColor;
-  const contrast = (element, color) => {
-    let behind = element.parentElement ?? element;
-    while (behind.parentElement && /, 0\)$/.test(paint(behind))) behind = behind.parentElement;
-    const [dark, bright] = [light(color), light(paint(behind))].toSorted((one, other) => one - other);
-    return (bright + 0.05) / (dark + 0.05);
-  };
-  window.stops = [];
-  // When the key is released, the focus has moved and the element was scrolled into sight.
-  addEventListener('keyup', ({ key }) => {
-    if (key !== 'Tab') return;
-    const element = document.activeElement;
-    const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(element);
-    const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
-    const inSight = width > 0 && height > 0 && right > 0 && bottom > 0 && left < innerWidth && top < innerHeight;
-    const isWide = outlineStyle !== 'none' && Number.parseFloat(outlineWidth) >= 2;
-    const outlined = isWide && contrast(element, outlineColor) >= 3;
-    window.stops.push({ number: Number(element.dataset.number), html: element.outerHTML.slice(0, 80), outlined, inSight });
-  }, true);
-});
-
-/** Presses Tab so many times; the browser handles the keys one after another. */
-const pressTab = (page, times) => Promise.all(
-  Array.from({ length: times }, () => [page.keyboard.down('Tab'), page.keyboard.up('Tab')]).flat(),
-);
-
-/** The stops so far. A field for a date or time has one for each of its parts, of which the first counts. */
-const stops = async (page) => (await page.evaluate(() => window.stops)).filter(({ number, html }, at, all) => (
-  !html.includes('type="date') || number !== all[at - 1]?.number));
-
-// A window is narrow on a laptop too, when text is enlarged. Half of each page is in the light theme, the rest in the dark.
-const SCREENS = [[1280, ['light', 'dark']], [390, ['dark', 'light']], [1920, ['dark', 'light']]];
-for (const [width, themes] of SCREENS) test(`Tab reaches every control in order, with a visible focus, at ${width} pixels`, async (t) => {
-  await everywhere(t, { screen: { width, height: 800 } }, async (page, { name }) => {
-    await wearTheme(page, themes[0]);
-    const expected = await usable(page);
-    assert.match(expected[0], /Skip to content/, name);
-    await page.focus('.skip');
-    // Tab and Shift+Tab, because browsers do not always outline a focus that a script has set.
-    await page.keyboard.press('Tab');
-    await page.keyboard.down('Shift');
-    await watchFocus(page);
-    await page.keyboard.press('Tab');
-    await page.keyboard.up('Shift');
-    const half = Math.floor(expected.length / 2);
-    await pressTab(page, half - 1);
-    await wearTheme(page, themes[1]);
-    while ((await stops(page)).length < expected.length) await pressTab(page, expected.length - (await stops(page)).length);
-    const seen = await stops(page);
-    for (const [number, html] of expected.entries()) {
-      const stop = seen[number];
-      assert.equal(stop.number, number, `${name}: ${html} comes after ${stop.html}`);
-      assert.ok(stop.outlined, `${name}: the focus on ${html} has no outline`);
-      assert.ok(stop.inSight, `${name}: the focus on ${html} is out of sight`);
-    }
-  });
-});
 
 test('the first tab stop is a link past the navigation', async (t) => {
   const page = await resident(t);

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DEMO, ORIGIN, statusWith } from './support/gateway.mjs';
+import { demo } from './support/places.mjs';
 import {
   clickTo, fill, go, isThere, makeKey, named, rowWith, signIn, textOf, until, visitor,
 } from './support/visitor.mjs';
@@ -59,8 +60,7 @@ test('a key is made, shown once, copied, disabled, enabled and deleted', async (
 });
 
 test('each request beside a new key can be copied, and has the key in it', async (t) => {
-  const page = await visitor(t);
-  await signIn(page, DEMO);
+  const page = await demo(t);
   await withClipboard(page);
   const key = await makeKey(page, 'snippets');
   const snippets = await page.$$('.snippet');
@@ -77,8 +77,7 @@ test('each request beside a new key can be copied, and has the key in it', async
 });
 
 test('a key of a project is rotated, and both secrets work until the grace ends', async (t) => {
-  const page = await visitor(t);
-  await signIn(page, DEMO);
+  const page = await demo(t);
   await go(page, '/portal/projects');
   await fill(page, 'name', 'Night shift');
   await clickTo(page, 'button', 'Create project');
@@ -115,8 +114,7 @@ test('a key of a project is rotated, and both secrets work until the grace ends'
 });
 
 test('the form is not sent without a name', async (t) => {
-  const page = await visitor(t);
-  await signIn(page, DEMO);
+  const page = await demo(t);
   await go(page, '/portal/keys');
   await (await named(page, 'button', 'Create key')).click();
   assert.ok(await page.$('input[name="name"]:invalid:focus'), 'the field that is missing has the focus');

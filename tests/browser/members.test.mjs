@@ -134,7 +134,9 @@ test('billing sets a budget, its developer sees the bar, and it refuses', async 
   await fill(billing, 'amount', '-3');
   await clickTo(billing, 'button', 'Set budget');
   assert.match(await textOf(billing, '[role="alert"]'), /US dollars above zero/);
+  assert.equal(await billing.$eval('[name="amount"]', ({ value }) => value), '-3', 'what was typed is kept');
   await billing.select('[name="place"]', option);
+  await billing.$eval('[name="amount"]', (field) => { field.value = ''; });
   await fill(billing, 'amount', '0.000000001');
   await clickTo(billing, 'button', 'Set budget');
   assert.equal((await rowWith(billing, 'Key ci'))[0], 'Key ci');

@@ -76,7 +76,8 @@ test('the code is entered by keyboard alone', async (t) => {
   const email = 'keyboard@example.com';
   const { secret } = await protectedPerson(page, email);
   await askedForACode(page, email);
-  // The field has the focus.
+  // The field is focused automatically, shortly after the page is loaded.
+  await page.waitForSelector('[name="code"]:focus');
   await page.keyboard.type(codeOf(secret, 1));
   await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
   assert.equal(await textOf(page, 'h1'), 'Overview');

@@ -1,9 +1,11 @@
-// On a phone nothing is cut off: wide elements scroll inside the page, and the page does not scroll sideways.
+// On a phone nothing is cut off: wide elements scroll inside the page, and the page does not scroll sideways; controls are large
+// enough for touch.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { picture } from './support/pictures.mjs';
 import { everywhere, operator, resident } from './support/places.mjs';
-import { clickTo, go, isThere, PHONE, textOf, until } from './support/visitor.mjs';
+import { clickTo, go, holdRefreshes, isThere, PHONE, textOf, until, wearTheme } from './support/visitor.mjs';
 
 /**
  * The elements that exceed the page on the right, except inside scrolling containers. The width is that of the
@@ -27,13 +29,17 @@ const tooSmall = (page) => page.$$eval('button, .button, nav a, summary, input:n
   .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect().toJSON()])
   .filter(([, { width, height }]) => width < 24 || height < 24));
 
-test('no page scrolls sideways on a phone, and controls are large enough for touch', async (t) => {
-  await everywhere(t, { screen: PHONE }, async (page, { name }) => {
+everywhere('every page on a phone', { screen: PHONE }, async (page, place) => {
+  await holdRefreshes(page);
+  for (const theme of ['dark', 'light']) {
+    await wearTheme(page, theme);
+    const where = `${place.name}, ${theme}`;
     const scrollWidth = await page.evaluate(() => document.scrollingElement.scrollWidth);
-    assert.deepEqual(await sticksOut(page), [], name);
-    assert.ok(scrollWidth <= PHONE.width, `${name} is ${scrollWidth} wide`);
-    assert.deepEqual(await tooSmall(page), [], name);
-  });
+    assert.deepEqual(await sticksOut(page), [], where);
+    assert.ok(scrollWidth <= PHONE.width, `${where}: it is ${scrollWidth} wide`);
+    assert.deepEqual(await tooSmall(page), [], where);
+    await picture(page, place, theme, 'phone');
+  }
 });
 
 test('the menu is closed at first, names the page, and opens without a script', async (t) => {

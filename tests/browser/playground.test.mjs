@@ -9,6 +9,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { DEMO, nanos, operate } from './support/gateway.mjs';
+import { demo } from './support/places.mjs';
 import {
   clickTo, fill, go, isThere, makeKey, named, PHONE, photograph, rowWith, signIn, textOf, until, visitor, wearTheme,
 } from './support/visitor.mjs';
@@ -21,7 +22,6 @@ const DELAY_MS = 60;
 const ANSWER = '.message.assistant .answer';
 
 async function open(page, model = MODEL) {
-  await signIn(page, DEMO);
   await go(page, '/portal/playground');
   await page.select('[name="model"]', model);
 }
@@ -74,7 +74,7 @@ function recordRequests(page) {
 }
 
 test('Ctrl+Enter sends, the answer streams in steps, and its cost is that of the ledger', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   await open(page);
   await page.evaluate(() => {
     window.growth = [];
@@ -121,7 +121,7 @@ test('Ctrl+Enter sends, the answer streams in steps, and its cost is that of the
 });
 
 test('two models answer side by side, each with its own conversation and cost', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   await press(page, 'Compare with another model');
@@ -150,7 +150,7 @@ test('two models answer side by side, each with its own conversation and cost', 
 });
 
 test('a model that is removed takes its own answers out of the conversation, and no others', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   // The simulator's answer quotes the message, so each model gets one of its own.
@@ -205,7 +205,7 @@ test('a model that is removed takes its own answers out of the conversation, and
 });
 
 test('a stopped answer is charged as a whole, and is part of the next question', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   assert.match(await textOf(page, '.composer'), /The model still writes it, and you pay for all of it/);
@@ -234,7 +234,7 @@ test('a stopped answer is charged as a whole, and is part of the next question',
 });
 
 test('an answer that is stopped before its first word is charged too', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   await sendMessage(page, '[[sim tokens=5 first_ms=1500]]');
@@ -248,7 +248,7 @@ test('an answer that is stopped before its first word is charged too', async (t)
 });
 
 test('an error is shown, the message is kept, and the conversation goes on', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   page.expected.push('502');
   await open(page);
   await sendMessage(page, '[[sim status=500]]');
@@ -264,7 +264,7 @@ test('an error is shown, the message is kept, and the conversation goes on', asy
 });
 
 test('settings are sent, except those that a model does not take', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   await (await page.$('.settings summary')).click();
@@ -295,7 +295,7 @@ test('settings are sent, except those that a model does not take', async (t) => 
 });
 
 test('the last message is edited and sent again, and clearing can be undone', async (t) => {
-  const page = await visitor(t);
+  const page = await demo(t);
   const bodies = recordRequests(page);
   await open(page);
   await sendMessage(page, 'One');
@@ -319,7 +319,8 @@ test('the last message is edited and sent again, and clearing can be undone', as
 });
 
 test('a conversation survives a reload, also in the middle of an answer, and ends with signing out', async (t) => {
-  const page = await visitor(t);
+  const page = await visitor(t); // who signs out
+  await signIn(page, DEMO);
   await open(page);
   await sendMessage(page, 'Remember me');
   await costs(page, 1);
@@ -339,8 +340,7 @@ test('a conversation survives a reload, also in the middle of an answer, and end
 });
 
 test('the request runs as curl, with the conversation and the settings', async (t) => {
-  const page = await visitor(t);
-  await signIn(page, DEMO);
+  const page = await demo(t);
   const key = await makeKey(page, 'for curl');
   await go(page, '/portal/playground');
   await page.select('[name="model"]', MODEL);
@@ -374,7 +374,7 @@ test('the request runs as curl, with the conversation and the settings', async (
 });
 
 test('the playground works on a phone and in the dark', async (t) => {
-  const page = await visitor(t, { screen: PHONE });
+  const page = await demo(t, { screen: PHONE });
   await open(page);
   await press(page, 'Compare with another model');
   await sendMessage(page, '[[sim tokens=30]]');

@@ -3,10 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { amountsOf, assertAmounts } from './support/amounts.mjs';
 import { DEMO, nanos, operate, statusWith } from './support/gateway.mjs';
-import {
-  CONSOLE, CONSOLE_STATES, frugal, FRUGAL, lead, LEAD, operator, OUTSIDE, PAGES, resident, STATES,
-} from './support/places.mjs';
+import { demo, everywhere, operator, resident } from './support/places.mjs';
 import {
   clickTo, DESKTOP, fill, go, makeKey, photograph, rowWith, signIn, textOf, visitor, wearTheme,
 } from './support/visitor.mjs';
@@ -26,35 +25,26 @@ const seen = (page) => page.evaluate(() => {
   };
 });
 
-test('every page has its texts on every screen, in both themes', async (t) => {
-  const script = false;
-  for (const [page, places] of [
-    [await resident(t, { script }), [...PAGES, ...STATES]],
-    [await lead(t, { script }), LEAD],
-    [await frugal(t, { script }), FRUGAL],
-    [await operator(t, { script }), [...CONSOLE, ...CONSOLE_STATES]],
-    [await visitor(t, { script }), OUTSIDE],
-  ]) {
-    for (const { open, name, says } of places) {
-      await open(page);
-      for (const screen of SCREENS) {
-        await page.setViewport(screen);
-        for (const theme of ['light', 'dark']) {
-          await wearTheme(page, theme);
-          const where = `${name} at ${screen.width}, ${theme}`;
-          const { text, pans, dead, ...shown } = await seen(page);
-          assert.equal(shown.theme, theme, where);
-          assert.equal(pans, false, `${where} pans sideways`);
-          assert.equal(dead, 0, `${where} has buttons that do nothing`);
-          // On a phone the names of columns are the labels of cells, which are no text.
-          const words = screen.width === 390 ? [] : says;
-          for (const said of words) assert.ok(text.includes(said), `${where} does not say ${said}: ${text}`);
-          assert.ok(text.trim().length > 20, `${where} says ${text}`);
-        }
-      }
-      await page.setViewport(DESKTOP);
+everywhere('every page without scripts', { script: false }, async (page, place, { email }) => {
+  const { name, says, saysPlain = says, offers, answers = 0 } = place;
+  const { charges } = await assertAmounts(page, name, await amountsOf(email), offers);
+  assert.ok(charges >= answers, `${name}: ${charges} amounts are linked to their requests`);
+  for (const screen of SCREENS) {
+    await page.setViewport(screen);
+    for (const theme of ['light', 'dark']) {
+      await wearTheme(page, theme);
+      const where = `${name} at ${screen.width}, ${theme}`;
+      const { text, pans, dead, ...shown } = await seen(page);
+      assert.equal(shown.theme, theme, where);
+      assert.equal(pans, false, `${where} pans sideways`);
+      assert.equal(dead, 0, `${where} has buttons that do nothing`);
+      // On a phone the names of columns are the labels of cells, which are no text.
+      const words = screen.width === 390 ? [] : saysPlain;
+      for (const said of words) assert.ok(text.includes(said), `${where} does not say ${said}: ${text}`);
+      assert.ok(text.trim().length > 20, `${where} says ${text}`);
     }
   }
+  await page.setViewport(DESKTOP);
 });
 
 test('the playground answers, keeps the conversation, and puts no message into an address', async (t) => {
@@ -76,7 +66,7 @@ test('the playground answers, keeps the conversation, and puts no message into a
     const call = await operate('GET', `/operator/requests/${href.split('/').at(-1)}`);
     assert.equal(nanos(cost), nanos(call.settlement.charge));
   }
-  assert.match(await textOf(page, '.meta'), / · [\d.]+ m?s in all$/);
+  assert.match(await textOf(page, '.meta'), / · [\d.]+ m?s in total$/);
 
   // The last message goes to another model too, whose answer stands beside the first one.
   await page.select('[name="model"]', 'svc-native-fast');
@@ -103,8 +93,7 @@ test('one signs in, makes a key that works, and signs out', async (t) => {
 });
 
 test('a key is disabled and enabled by Undo, and rotated after a question', async (t) => {
-  const page = await visitor(t, { script: false });
-  await signIn(page, DEMO);
+  const page = await demo(t, { script: false });
   const old = await makeKey(page, 'without');
   await go(page, '/portal/keys');
   await clickTo(page, 'button', 'Disable without');

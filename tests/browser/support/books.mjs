@@ -6,6 +6,16 @@ import { nanos, operate } from './gateway.mjs';
 
 export const sum = (amounts) => amounts.reduce((all, amount) => all + amount, 0n);
 
+const settled = new Map();
+
+/** The details of a call. Once it is settled, they stay as they are. */
+async function detailsOf(id) {
+  if (settled.has(id)) return settled.get(id);
+  const details = await operate('GET', `/operator/requests/${id}`);
+  if (details.settlement) settled.set(id, details);
+  return details;
+}
+
 /** An account's calls, grants and balances; amounts are nano-dollars. */
 export async function booksOf(id) {
   const path = `/operator/accounts/${id}`;
@@ -13,11 +23,17 @@ export async function booksOf(id) {
     operate('GET', path), operate('GET', `${path}/grants`), operate('GET', `${path}/usage`), operate('GET', `${path}/budgets`),
   ]);
   // What was held for each call is in its details alone.
-  const details = await Promise.all(calls.map((call) => operate('GET', `/operator/requests/${call.id}`)));
+  const details = await Promise.all(calls.map(({ id: call }) => detailsOf(call)));
   const costs = calls.map(({ cost }) => nanos(cost));
   const granted = grants.map(({ amount }) => nanos(amount));
   assert.equal(nanos(account.balance), sum(granted) - sum(costs), `${account.email}: the ledger adds up`);
-  return { account, grants, calls, budgets, holds: details.map(({ hold }) => hold).filter(Boolean) };
+  return {
+    account,
+    grants,
+    calls: calls.map((call, at) => ({ ...call, settledAt: details[at].settlement?.at ?? call.created_at })),
+    budgets,
+    holds: details.map(({ hold }) => hold).filter(Boolean),
+  };
 }
 
 export async function booksOfAll() {
@@ -81,15 +97,18 @@ export function known(books) {
   return amounts;
 }
 
-/** These sums, and what is left when only the highest few are named. */
-function withOthers(sums) {
-  const inOrder = [...sums.values()].sort((one, other) => (one < other ? -1 : 1));
-  return [...inOrder, ...inOrder.map((_, at) => sum(inOrder.slice(0, at)))];
-}
+const FIELDS = ['model', 'routed_model', 'key_id', 'project', 'member', 'session'];
 
-/** Sums by each field that pages group by. */
-const byFields = (calls) => ['model', 'routed_model', 'key_id', 'project', 'member', 'session']
-  .flatMap((field) => withOthers(sums(calls, (call) => call[field] ?? null)));
+const ascending = (sums) => [...sums].sort(([, one], [, other]) => (one < other ? -1 : 1)).map(([name]) => name);
+
+/** Sums by each field that pages group by, and those of all but the highest few: of these calls, or of `all` in the page. */
+const byFields = (calls, all = calls) => FIELDS.flatMap((field) => {
+  const by = (call) => call[field] ?? null;
+  const found = sums(calls, by);
+  const others = [ascending(found), ascending(sums(all, by))].flatMap((names) => names.map((_, at) => (
+    sum(names.slice(0, at + 1).map((name) => found.get(name) ?? 0n)))));
+  return [...found.values(), ...others];
+});
 
 /** Sums of days, hours and minutes, and by each field in them. */
 const allSums = (calls) => [
@@ -98,19 +117,35 @@ const allSums = (calls) => [
   ...[10, 13, 16].flatMap((length) => {
     const times = new Set(calls.map(({ created_at: at }) => at.slice(0, length)));
     const inTimes = [...times].map((time) => calls.filter(({ created_at: at }) => at.startsWith(time)));
-    return inTimes.flatMap((inTime) => [sum(inTime.map(({ cost }) => nanos(cost))), ...byFields(inTime)]);
+    return inTimes.flatMap((inTime) => [sum(inTime.map(({ cost }) => nanos(cost))), ...byFields(inTime, calls)]);
   }),
 ];
 
-/** The balance after each entry, in their order. */
+/**
+ * What may have been spent in a number of seconds or minutes, in all or by a field that pages group by: the sums of calls that
+ * were settled one after another.
+ */
+export function inSpansOfTime(books) {
+  const calls = books.flatMap((one) => one.calls).sort((one, other) => (one.settledAt < other.settledAt ? -1 : 1));
+  const groups = [calls, ...FIELDS.flatMap((field) => [...Map.groupBy(calls, (call) => call[field] ?? null).values()])];
+  return new Set(groups.flatMap((group) => group.flatMap((_, first) => {
+    let spent = 0n;
+    return group.slice(first).map(({ cost }) => ofNanos(spent += nanos(cost)));
+  })));
+}
+
+/** The balance after each entry: as they are, and with the charges of a day as one, after what was granted on that day. */
 function balances(grants, calls) {
-  // Both lists have the newest first; entries of the same second stay in their order.
-  const entries = [
-    ...grants.toReversed().map(({ created_at: at, amount }) => [at, nanos(amount)]),
-    ...calls.toReversed().map(({ created_at: at, cost }) => [at, -nanos(cost)]),
-  ].sort(([one], [other]) => (one < other ? -1 : Number(one > other)));
-  let balance = 0n;
-  return entries.map(([, amount]) => (balance += amount));
+  const after = (lengthOfTime) => {
+    // The oldest grant is the first of its list, the latest call of its own; entries of the same time stay in their order.
+    const entries = [
+      ...grants.map(({ created_at: at, amount }) => [at.slice(0, lengthOfTime), nanos(amount)]),
+      ...calls.toReversed().map(({ created_at: at, cost }) => [at.slice(0, lengthOfTime), -nanos(cost)]),
+    ].sort(([one], [other]) => (one < other ? -1 : Number(one > other)));
+    let balance = 0n;
+    return entries.map(([, amount]) => (balance += amount));
+  };
+  return [19, 10].flatMap(after);
 }
 
 /** The grants with what is left of each, in the order in which they are used: the one that expires first is first. */

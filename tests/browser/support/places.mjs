@@ -1,13 +1,20 @@
 // All pages under test: how to open each, and the texts that it must contain, with and without scripts.
 
 import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
 import { DEMO, operate } from './gateway.mjs';
 import { theFrugal, theResident } from './resident.mjs';
 import {
-  clickTo, eventually, fill, follow, go, makeKey, named, orderCredit, signIn, textOf, until, visitor,
+  assertQuiet, clickTo, DESKTOP, eventually, fill, follow, go, makeKey, named, orderCredit, photographFailure, signIn, textOf,
+  until, visitor, wearTheme,
 } from './visitor.mjs';
 
 const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, path) });
+
+/** What the customer orders and does not pay: US dollars. */
+export const ORDERED = '25.00';
+/** What an operator is asked about: US dollars. */
+export const ASKED = '12.50';
 
 /** The portal's pages in the navigation, in its order. */
 export const PAGES = [
@@ -119,14 +126,25 @@ export const STATES = [
   },
 ];
 
-/** Pages that need a script to get to, or that change something. */
+/** Clicks a button that a script handles; without scripts it opens another page. */
+async function press(page, name, holds, ...given) {
+  if (!page.isJavaScriptEnabled()) return clickTo(page, 'button', name);
+  await (await named(page, 'button', name)).click();
+  return until(page, holds, ...given);
+}
+
+/** Whether so many answers of the playground have their cost. */
+const haveCosts = (number) => document.querySelectorAll('.turn:last-child .meta a').length === number;
+
+/** Pages that are reached by changing something. */
 export const ACTIONS = [
   {
     name: 'test-payment',
-    says: ['Test payment', '$25.00', 'Pay', 'Cancel'],
+    says: ['Test payment', `$${ORDERED}`, 'Pay', 'Cancel'],
+    offers: [['p.figure', [`$${ORDERED}`]]],
     async open(page) {
       await go(page, '/portal/billing');
-      await orderCredit(page, 'Add $25.00');
+      await orderCredit(page, `Add $${ORDERED}`);
     },
     undo: (page) => clickTo(page, 'link', 'Cancel'),
   },
@@ -151,21 +169,26 @@ export const ACTIONS = [
   {
     name: 'answered',
     says: ['You', 'svc-native-fast', 'tokens in', 'first token after'],
+    saysPlain: ['You', 'svc-native-fast', 'tokens in', 'in total'],
+    answers: 1,
     async open(page) {
       await go(page, '/portal/playground');
-      await (await named(page, 'button', 'Send')).click();
-      await until(page, () => document.querySelector('.message .meta a') !== null);
+      await press(page, 'Send', haveCosts, 1);
     },
   },
   {
     name: 'compared',
     says: ['svc-native-fast', 'tokens in', 'Compare with another model'],
+    saysPlain: ['svc-native-fast', 'svc-native-light', 'tokens in', 'Send the last message to this model too'],
+    answers: 2,
     async open(page) {
       await go(page, '/portal/playground');
-      await (await named(page, 'button', 'Compare with another model')).click();
+      if (page.isJavaScriptEnabled()) await (await named(page, 'button', 'Compare with another model')).click();
       await fill(page, 'message', 'Which of you is shorter?');
-      await (await named(page, 'button', 'Send')).click();
-      await until(page, () => document.querySelectorAll('.turn:last-child .meta a').length === 2);
+      await press(page, 'Send', haveCosts, 2);
+      if (page.isJavaScriptEnabled()) return;
+      await page.select('[name="model"]', 'svc-native-light');
+      await clickTo(page, 'button', 'Send the last message to this model too');
     },
   },
 ];
@@ -316,11 +339,12 @@ export const CONSOLE_STATES = [
   },
   {
     name: 'console-grant-question',
-    says: ['Grant $12.50 to ada@example.com?', 'Credit cannot be taken back', 'Cancel'],
+    says: [`Grant $${ASKED} to ada@example.com?`, 'Credit cannot be taken back', 'Cancel'],
+    offers: [['h1', [`$${ASKED}`]], ['form button.bad, form button.primary', [`$${ASKED}`]]],
     async open(page) {
       await go(page, '/portal/console/accounts?text=ada%40example.com');
       await clickTo(page, 'link', 'ada@example.com');
-      await fill(page, 'amount', '12.50');
+      await fill(page, 'amount', ASKED);
       await fill(page, 'reason', 'paid by transfer');
       await clickTo(page, 'button', 'Grant credit');
     },
@@ -383,42 +407,103 @@ export async function frugal(t, options = {}) {
   return visitor(t, { ...options, cookies });
 }
 
-let operatorsCookies = null;
+let demosCookies = null;
 
-/** A visitor who is signed in as an operator, who has changed the configuration once, and has an open alert. */
-export async function operator(t, options = {}) {
-  operatorsCookies ??= visitor(t).then(async (page) => {
-    const changes = { aliases: { [HOUSE.alias]: { set: 'model = "svc-pro"' } } };
-    await operate('PUT', '/operator/config', { changes, based_on: 0, note: HOUSE.note });
-    await theFrugal(() => visitor(t));
+/** A visitor who is signed in as the demo person of `tollgate dev`. Who signs out must sign in on their own. */
+export async function demo(t, options = {}) {
+  demosCookies ??= visitor(t).then(async (page) => {
     await signIn(page, DEMO);
     return page.browserContext().cookies();
   });
-  return visitor(t, { ...options, cookies: await operatorsCookies });
+  return visitor(t, { ...options, cookies: await demosCookies });
 }
 
-/** Who sees which pages. */
-const AUDIENCES = {
-  customer: [resident, () => [...PAGES, ...STATES, ...ACTIONS]],
-  'team lead': [lead, () => LEAD],
-  'frugal customer': [frugal, () => FRUGAL],
-  operator: [operator, () => [...CONSOLE, ...CONSOLE_STATES]],
-  stranger: [visitor, () => OUTSIDE],
-};
-export const ALL_AUDIENCES = Object.keys(AUDIENCES);
+let prepared = null;
 
-/** Runs `check` on every page of these people in turn, with a visitor who may see it. */
-export async function everywhere(t, options, check, audiences = ALL_AUDIENCES) {
-  await theResident(() => visitor(t)); // whose requests operators see
-  for (const audience of audiences) {
-    const [newVisitor, places] = AUDIENCES[audience];
-    const page = await newVisitor(t, options);
-    for (const place of places()) await at(page, place, check);
+/** A visitor who is signed in as an operator, who has changed the configuration once, and has an open alert. */
+export async function operator(t, options = {}) {
+  const prepare = async () => {
+    const changes = { aliases: { [HOUSE.alias]: { set: 'model = "svc-pro"' } } };
+    await operate('PUT', '/operator/config', { changes, based_on: 0, note: HOUSE.note });
+    await theFrugal(() => visitor(t));
+  };
+  await (prepared ??= prepare());
+  return demo(t, options);
+}
+
+/** Who sees which pages, and the account whose amounts they have; without one they see those of all. */
+const AUDIENCES = [
+  // The first ones change what others see, so nobody is beside them.
+  { audience: 'customer who acts', newVisitor: resident, places: ACTIONS, alone: true, email: 'ada@example.com' },
+  { audience: 'customer', newVisitor: resident, places: [...PAGES, ...STATES], email: 'ada@example.com' },
+  { audience: 'operator', newVisitor: operator, places: [...CONSOLE, ...CONSOLE_STATES] },
+  { audience: 'team lead', newVisitor: lead, places: LEAD, email: 'ada@example.com' },
+  { audience: 'frugal customer', newVisitor: frugal, places: FRUGAL, email: 'frugal@example.com' },
+  { audience: 'stranger', newVisitor: visitor, places: OUTSIDE, email: 'nobody@example.com' },
+];
+
+/** How many pages are open at once. */
+const AT_ONCE = 2;
+
+/**
+ * Declares a test for each page of each audience, which opens it and runs `check` with the browser's page, the page under test
+ * and its audience. Each audience has one visitor, who goes from page to page.
+ */
+export function everywhere(what, options, check) {
+  const declare = (isAlone, concurrency) => suite(what, { concurrency }, () => {
+    for (const whose of AUDIENCES) if (Boolean(whose.alone) === isAlone) pagesOf(what, whose, options, check);
+  });
+  declare(true, 1);
+  declare(false, AT_ONCE);
+}
+
+function pagesOf(what, whose, options, check) {
+  suite(whose.audience, { concurrency: 1 }, () => {
+    const visit = new Visit(`${what} ${whose.audience}`);
+    let page;
+    before(async () => {
+      await theResident(() => visitor(visit)); // whose requests operators see
+      page = await whose.newVisitor(visit, options);
+    });
+    after(() => visit.end());
+    for (const place of whose.places) test(`${whose.audience}: ${place.name}`, async () => {
+      page.expected = [];
+      try {
+        await place.open(page);
+        await check(page, place, whose);
+      } catch (error) {
+        await photographFailure(page, `${what} ${whose.audience} ${place.name}`);
+        await leave(page, place, options);
+        throw error;
+      }
+      await place.undo?.(page);
+      assertQuiet(page);
+    });
+  });
+}
+
+/** Brings a page back to how the next check expects it, as far as the failed one allows. */
+async function leave(page, place, { screen = DESKTOP }) {
+  await page.setViewport(screen);
+  await wearTheme(page, 'light');
+  await place.undo?.(page).catch(() => {});
+  page.complaints.length = 0;
+}
+
+/** What visitors know of a test, for visitors who stay for several tests. */
+class Visit {
+  passed = true; // Each test photographs its own failure.
+  #ends = [];
+
+  constructor(name) {
+    this.name = name;
   }
-}
 
-async function at(page, place, check) {
-  await place.open(page);
-  await check(page, place);
-  await place.undo?.(page);
+  after(end) {
+    this.#ends.push(end);
+  }
+
+  async end() {
+    for (const end of this.#ends) await end();
+  }
 }

@@ -49,11 +49,14 @@ export async function theFrugal(newVisitor) {
   return frugal;
 }
 
+/** The customer's auto top-up: the threshold that the form proposes, and what they typed. */
+export const TOP_UP = { threshold: '5.00', amount: '20.00', monthlyMax: '100.00' };
+
 /** Turns on auto top-up, which buys nothing while there is more than the threshold. */
 async function topUpAutomatically(visitor) {
   await go(visitor, '/portal/billing/top-up');
-  await fill(visitor, 'amount', '20');
-  await fill(visitor, 'monthly_max', '100');
+  await fill(visitor, 'amount', TOP_UP.amount);
+  await fill(visitor, 'monthly_max', TOP_UP.monthlyMax);
   await visitor.click('[name="consent"]');
   await clickTo(visitor, 'button', 'Turn on');
 }

@@ -10,6 +10,8 @@ import { ORIGIN } from './gateway.mjs';
 /** The timeout of waiting for something to appear. */
 const TIMEOUT_MS = 20_000;
 const PICTURES = process.env.TOLLGATE_PICTURES;
+/** Whether screenshots are wanted. A page on which a test fails is always photographed. */
+const TAKES_PICTURES = process.env.TOLLGATE_SCREENSHOTS === '1';
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844, isMobile: true, hasTouch: true };
 
@@ -41,13 +43,11 @@ export async function visitor(t, { theme = 'light', screen = DESKTOP, script = t
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
   page.expected = [];
-  const complaints = await watch(page);
+  page.complaints = await watch(page);
   t.after(async () => {
-    const name = `failed-${t.name.replaceAll(/\W+/g, '-')}`;
-    if (!t.passed && page.url() !== 'about:blank') await photograph(page, name).catch(() => {});
+    if (!t.passed) await photographFailure(page, t.name);
     await context.close();
-    const unexpected = complaints.filter((text) => !page.expected.some((words) => text.includes(words)));
-    assert.deepEqual(unexpected, [], 'complaints');
+    assertQuiet(page);
   });
   if (cookies.length > 0) await context.setCookie(...cookies);
   await page.setViewport(screen);
@@ -55,6 +55,13 @@ export async function visitor(t, { theme = 'light', screen = DESKTOP, script = t
   await page.setJavaScriptEnabled(script);
   page.setDefaultTimeout(TIMEOUT_MS);
   return page;
+}
+
+/** Fails if the browser has reported an error or warning that was not expected, since this was last asked. */
+export function assertQuiet(page) {
+  const complaints = page.complaints.splice(0);
+  const unexpected = complaints.filter((text) => !page.expected.some((words) => text.includes(words)));
+  assert.deepEqual(unexpected, [], 'complaints');
 }
 
 /** Records errors, warnings, failed requests, policy violations and requests to other origins. */
@@ -122,11 +129,19 @@ export async function signOut(page) {
 
 /** Orders credit, up to the payment page. */
 export async function orderCredit(page, button) {
-  const there = () => location.pathname.startsWith('/portal/billing/test-payment/')
-    && document.readyState === 'complete';
-  await (await named(page, 'button', button)).click();
+  const found = await named(page, 'button', button);
   // There is a page with a refresh in between.
-  await page.waitForFunction(there);
+  const arrived = new Promise((done, failed) => {
+    const late = () => failed(new Error(`the payment page did not come, but ${page.url()}`));
+    const timer = setTimeout(late, TIMEOUT_MS);
+    page.on('load', function look() {
+      if (!new URL(page.url()).pathname.startsWith('/portal/billing/test-payment/')) return;
+      clearTimeout(timer);
+      page.off('load', look);
+      done();
+    });
+  });
+  await Promise.all([arrived, found.click()]);
 }
 
 /** Buys credit, from the billing page and back to it. */
@@ -167,6 +182,11 @@ export function until(page, holds, ...given) {
   return page.evaluate(`(${wait})(${holds}, ${JSON.stringify(given)}, ${TIMEOUT_MS})`);
 }
 
+/** Stops the page from refreshing its parts, so that all checks see the same ones. */
+export const holdRefreshes = (page) => page.evaluate(() => {
+  addEventListener('htmx:before:request', (event) => event.preventDefault());
+});
+
 /** Reloads a page until `holds` is true, for data that is stored with a delay. */
 export async function eventually(page, path, holds) {
   const deadline = Date.now() + TIMEOUT_MS;
@@ -177,8 +197,17 @@ export async function eventually(page, path, holds) {
   }
 }
 
-/** Takes a screenshot of the whole page and returns its size in bytes. */
+/** Takes a screenshot of the whole page if screenshots are wanted, and returns its size in bytes. */
 export async function photograph(page, name, format = { type: 'png' }) {
+  return TAKES_PICTURES ? shoot(page, name, format) : undefined;
+}
+
+export async function photographFailure(page, name) {
+  if (page.url() === 'about:blank') return;
+  await shoot(page, `failed-${name.replaceAll(/\W+/g, '-')}`, { type: 'png' }).catch(() => {});
+}
+
+async function shoot(page, name, format) {
   const file = join(PICTURES, `${name}.${format.type}`);
   await mkdir(dirname(file), { recursive: true });
   const { length } = await page.screenshot({ path: file, fullPage: true, ...format });
