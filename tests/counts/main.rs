@@ -172,8 +172,12 @@ fn set_budgets(operator: SocketAddr, caller: &Caller) {
             body.len()
         );
         connection.write_all(request.as_bytes()).unwrap();
-        let head = read_message(&mut BufReader::new(connection)).expect("an answer");
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let (head, body) = read_message(&mut BufReader::new(connection)).expect("an answer");
+        assert!(
+            head.starts_with("HTTP/1.1 200"),
+            "{head}{}",
+            String::from_utf8_lossy(&body)
+        );
     }
 }
 
@@ -207,16 +211,18 @@ fn ask(gateway: SocketAddr, key: &str, scenario: &Scenario, times: usize) {
     );
     for _ in 0..times {
         connection.write_all(request.as_bytes()).unwrap();
-        let head = read_message(&mut reader).expect("an answer");
+        let (head, body) = read_message(&mut reader).expect("an answer");
         assert!(
             head.starts_with(&format!("HTTP/1.1 {}", scenario.status)),
-            "{head}"
+            "{head}{}",
+            String::from_utf8_lossy(&body)
         );
     }
 }
 
-/// Reads a message to its end and returns its head; `None` at the end of the connection.
-fn read_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
+/// Reads a message to its end and returns its head and, if it is not chunked, its body; `None` at the end of the
+/// connection.
+fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     loop {
         let before = head.len();
@@ -233,15 +239,16 @@ fn read_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
             let size = usize::from_str_radix(line.trim_end(), 16).ok()?;
             reader.read_exact(&mut vec![0; size + 2]).ok()?;
             if size == 0 {
-                return Some(head);
+                return Some((head, Vec::new()));
             }
         }
     }
     let length = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))?;
-    reader.read_exact(&mut vec![0; length.parse().ok()?]).ok()?;
-    Some(head)
+    let mut body = vec![0; length.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, body))
 }
 
 /// Reserves a window and credit and settles both, without a request around them.

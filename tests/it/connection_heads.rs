@@ -321,7 +321,7 @@ async fn ambiguous_requests_are_refused_under_tls_too() {
 
 #[tokio::test]
 async fn http2_has_its_own_frames_and_the_same_limits() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_with_long_timeouts().await;
     let client = reqwest::Client::builder().no_proxy();
     let client = client.http2_prior_knowledge().build().unwrap();
     let ask = |padding: usize, body: String| {
