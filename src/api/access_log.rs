@@ -13,7 +13,7 @@ use std::{
 use axum::{
     body::{Body, HttpBody},
     extract::{MatchedPath, Request, State},
-    http::{HeaderName, HeaderValue, Method},
+    http::{HeaderName, HeaderValue, Method, StatusCode},
     middleware::Next,
     response::Response,
 };
@@ -42,7 +42,7 @@ use crate::{
     wire::{
         agent::Agent,
         chat::Usage,
-        error::{Cause, ErrorLabel, Failed, GatewayError},
+        error::{Cause, ErrorLabel, Failed, FailedPage, GatewayError},
     },
 };
 
@@ -125,7 +125,7 @@ impl RequestLog {
     }
 
     /// Adds a key for which no caller was found. It may have been valid before.
-    pub(super) fn invalid_key(&self, key: KeyDigest) {
+    pub(crate) fn invalid_key(&self, key: KeyDigest) {
         self.fields().invalid_keys.push(key);
     }
 
@@ -333,6 +333,10 @@ pub(super) async fn logged<F: Future<Output = Response>>(
         line.log.fields().problem = Some(error.cause());
         response = line.refused(&error, dialect, &id, response);
     }
+    if let Some(FailedPage(error)) = response.extensions_mut().remove() {
+        line.log.fields().problem = Some(error.cause());
+        line.record(&error, line.log.sender(), response.status());
+    }
     dialect.mark(&id, &mut response);
     response.headers_mut().insert(REQUEST_ID, id);
     let expiry = line.log.expiry(gateway).map(timestamp::shown);
@@ -435,8 +439,7 @@ impl Line {
 }
 
 impl Line {
-    /// The response to a failed request, which names the page that shows it. If no call was admitted for it, it is
-    /// recorded.
+    /// The response to a failed request, which names the page that shows it.
     fn refused(
         &self,
         error: &GatewayError,
@@ -451,15 +454,20 @@ impl Line {
             Listener::Operator => None,
         };
         let response = dialect.translated(error, id, url, response);
+        self.record(error, sender, response.status());
+        response
+    }
+
+    /// Records a failed request, unless a call was admitted for it.
+    fn record(&self, error: &GatewayError, sender: Sender, status: StatusCode) {
         if self.is_api_request() && !sender.is_admitted {
             let answered = Answered {
                 path: &self.path,
-                status: response.status(),
+                status,
                 took: self.started.elapsed(),
             };
             refused::record(&self.gateway, sender, error, answered);
         }
-        response
     }
 }
 

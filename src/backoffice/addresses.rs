@@ -106,11 +106,18 @@ impl Change<'_> {
 
     fn steps(&self, except: &Digest) -> Vec<Statement> {
         let text = |text: &str| text.into();
-        // The first one needs the earlier address.
+        // The first two need the earlier address.
         let made = statement(
             "UPDATE backoffice_links SET made_by = $1
              WHERE used_at = 0
                AND made_by = (SELECT p.email FROM backoffice_people p WHERE p.id = $2)
+               AND NOT EXISTS (SELECT 1 FROM backoffice_people o WHERE o.email_key = $3 AND o.id <> $2)
+               AND ($4 = '' OR EXISTS (SELECT 1 FROM backoffice_links l WHERE l.digest = $4 AND l.used_by = $5))",
+            [self.email, self.person_id, &self.key, &self.link, &self.one_use].map(text),
+        );
+        let card = statement(
+            "UPDATE backoffice_top_ups SET consent_by = $1
+             WHERE (account_id, consent_by) = (SELECT p.account_id, p.email FROM backoffice_people p WHERE p.id = $2)
                AND NOT EXISTS (SELECT 1 FROM backoffice_people o WHERE o.email_key = $3 AND o.id <> $2)
                AND ($4 = '' OR EXISTS (SELECT 1 FROM backoffice_links l WHERE l.digest = $4 AND l.used_by = $5))",
             [self.email, self.person_id, &self.key, &self.link, &self.one_use].map(text),
@@ -141,6 +148,6 @@ impl Change<'_> {
             ),
             [self.person_id.into()],
         );
-        vec![made, change, sessions, links, person]
+        vec![made, card, change, sessions, links, person]
     }
 }

@@ -35,7 +35,8 @@ pub(crate) struct Checkout {
     pub created_at: i64,
     /// Whether it is an automatic top-up.
     pub automatic: bool,
-    /// The consent under which an automatic top-up was begun.
+    /// The consent to auto top-up: of an automatic one, that under which it was begun; of an order, that for which the card
+    /// is saved once it is paid, if it is to be saved.
     pub consent_id: Option<String>,
     /// When and why an automatic payment failed.
     pub failed: Option<(i64, String)>,
@@ -61,7 +62,7 @@ pub(crate) struct NewCheckout {
     pub person: String,
     pub amount: NanoUsd,
     pub now: i64,
-    /// The consent to auto top-up for which the payment's card is to be saved.
+    /// The consent to auto top-up for which the card is saved once it is paid, if it is to be saved.
     pub consent_id: Option<String>,
 }
 

@@ -35,15 +35,16 @@ pub(crate) async fn newest_config(
                 .query_typed_one(TABLE, &[])
                 .await
                 .map_err(failed)?;
-            if !exists.try_get::<_, bool>(0).unwrap_or(false) {
+            if !exists.try_get::<_, bool>(0).map_err(failed)? {
                 return Ok(None);
             }
             let select = "SELECT number, content FROM backoffice_config_versions ORDER BY number DESC LIMIT 1";
             let rows = connection.query_typed(select, &[]).await.map_err(failed)?;
             let newest = rows
                 .first()
-                .and_then(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?)));
-            Ok(newest)
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+                .transpose();
+            newest.map_err(failed)
         }
     }
 }

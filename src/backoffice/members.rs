@@ -6,6 +6,7 @@ use super::{
     people::{email_key, first_person, person_columns},
     second_factor::delete_second_factor_left_behind,
     sql::{Row, Statement, statement, unexpected},
+    top_ups::pause_top_up_left_behind,
 };
 
 /// What a person may do in their account.
@@ -74,7 +75,7 @@ impl Backoffice {
     }
 
     /// Removes a member together with their sessions, identities, second factor, the unused links to their address and the unused links
-    /// that they made. Fails with `LastOwner`, and changes nothing, if the account would have no owner. Changes nothing if
+    /// that they made. Auto top-up that they turned on is paused, and forgets their card. Fails with `LastOwner`, and changes nothing, if the account would have no owner. Changes nothing if
     /// the person was removed before.
     pub async fn remove_member(&self, person: &Person) -> Result<(), BackofficeError> {
         let id = person.id.as_str();
@@ -106,6 +107,7 @@ impl Backoffice {
             ],
         );
         let mut steps = vec![lock_owners(id), remove, sessions, identities, links];
+        steps.push(pause_top_up_left_behind(person));
         steps.extend(delete_second_factor_left_behind(id));
         steps.push(by_id(id));
         match first_person(self.run(steps).await?)? {

@@ -77,7 +77,7 @@ pub(crate) use self::{
     password::Passwords,
     people::{Person, email_key},
     refused::{BLOCKED, KEPT_OF_ACCOUNT, RefusedCount, RefusedFound, RefusedKind, RefusedPage},
-    second_factor::{CodeCheck, UsedCode},
+    second_factor::{CodeCheck, UsedCode, is_recovery_code},
     sessions::Session,
     statements::StoredStatement,
     throttle::{Attempt, Throttle},
@@ -104,6 +104,9 @@ pub enum BackofficeError {
     /// The store failed; the text is the reason, for the log. The transaction may still have been committed.
     #[error("the backoffice store is unavailable: {0}")]
     Unavailable(String),
+    /// The file was made by another version of tollgate, so trying again does not help.
+    #[error("the backoffice store is unavailable: {0}")]
+    OtherVersion(String),
 }
 
 /// The store of one gateway, in an SQLite file, or of several gateways, in their PostgreSQL database.

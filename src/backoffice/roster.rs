@@ -8,6 +8,7 @@ use super::{
     second_factor::delete_second_factor,
     sessions::delete_sessions,
     sql::{Row, statement},
+    top_ups::pause_top_up_of,
 };
 
 impl Backoffice {
@@ -52,10 +53,12 @@ impl Backoffice {
     }
 
     /// Removes a person together with their sessions, identities, second factor, the unused links to their address and the unused links
-    /// that they made. Changes nothing if the person is unknown.
+    /// that they made. Auto top-up that they turned on is paused, and forgets their card. Changes nothing if the person is
+    /// unknown.
     pub(crate) async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
         let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
         let mut steps = vec![
+            pause_top_up_of(id),
             delete_sessions(id, None),
             delete_identities(id),
             delete_reset_links(id),

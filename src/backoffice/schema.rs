@@ -144,7 +144,8 @@ macro_rules! tables {
                 grant_id    TEXT,
                 -- 1 for an automatic top-up: a payment with a saved card, without a person.
                 automatic   BIGINT NOT NULL,
-                -- The consent under which an automatic top-up was begun.
+                -- The consent to auto top-up (`backoffice_top_ups`): of an automatic one, that under which it was begun;
+                -- of an order, that for which the card is saved once it is paid, or NULL.
                 consent_id  TEXT,
                 -- When and why an automatic payment failed; NULL while it is not known or was paid.
                 failed_at   BIGINT,
@@ -197,7 +198,8 @@ macro_rules! tables {
                 consent_id  TEXT NOT NULL,
                 consent_by  TEXT NOT NULL,
                 consent_at  BIGINT NOT NULL,
-                -- The provider, and its IDs of the customer and of the saved card; NULL until a card is saved.
+                -- The provider, and its IDs of the customer and of the payment with which the card was saved; NULL until
+                -- one is saved. The card is that of `consent_by`.
                 provider    TEXT NOT NULL,
                 customer    TEXT,
                 card        TEXT,

@@ -316,14 +316,24 @@ fn new_codes() -> Vec<Secret> {
     std::iter::repeat_with(code).take(RECOVERY_CODES).collect()
 }
 
-/// The digest under which a recovery code of a person is stored; `None` if the text cannot be one. Case, spaces and
-/// hyphens do not matter.
+/// Whether a text has the form of a recovery code.
+pub(crate) fn is_recovery_code(text: &str) -> bool {
+    plain_recovery_code(text).is_some()
+}
+
+/// The digest under which a recovery code of a person is stored; `None` if the text cannot be one.
 fn recovery_digest(person_id: &str, code: &str) -> Option<Digest> {
+    let plain = plain_recovery_code(code)?;
+    Some(Sha256::digest(format!("{person_id} {plain}")).into())
+}
+
+/// The characters of a recovery code; `None` if the text cannot be one. Case, spaces and hyphens do not matter.
+fn plain_recovery_code(code: &str) -> Option<String> {
     let is_sign = |c: &char| !c.is_whitespace() && *c != '-';
     let plain: String = code.chars().filter(is_sign).collect();
     let plain = plain.to_ascii_lowercase();
     let has_form = plain.len() == RECOVERY_CHARS && plain.bytes().all(|b| ALPHABET.contains(&b));
-    has_form.then(|| Sha256::digest(format!("{person_id} {plain}")).into())
+    has_form.then_some(plain)
 }
 
 /// Adds a recovery code if this use is the one that has taken effect.

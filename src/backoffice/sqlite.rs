@@ -57,7 +57,11 @@ impl SqliteStore {
 
 impl From<FileError> for BackofficeError {
     fn from(error: FileError) -> Self {
-        Self::Unavailable(error.to_string())
+        let reason = error.to_string();
+        match error {
+            FileError::OtherVersion { .. } => Self::OtherVersion(reason),
+            _ => Self::Unavailable(reason),
+        }
     }
 }
 

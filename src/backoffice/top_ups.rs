@@ -6,7 +6,7 @@
 pub(crate) use self::attempts::Bought;
 use self::attempts::fail;
 use super::{
-    Backoffice, BackofficeError, Checkout,
+    Backoffice, BackofficeError, Checkout, Person,
     sql::{Row, Statement, statement, unexpected},
 };
 use crate::base::{keys::random_id, money::NanoUsd};
@@ -53,8 +53,11 @@ pub(crate) struct TopUp {
     pub consent_by: String,
     pub consent_at: i64,
     pub provider: String,
-    /// The provider's IDs of the customer, and of the payment with which the card was saved.
-    pub card: Option<(String, String)>,
+    /// The provider's ID of the customer whose card was saved last. Payments that were begun with it are looked up there.
+    pub customer: Option<String>,
+    /// The provider's ID of the payment with which the card was saved. It is the card of the person who agreed to the
+    /// settings (`consent_by`).
+    pub card: Option<String>,
     /// Why it is paused.
     pub problem: Option<String>,
     /// How often it was claimed.
@@ -64,6 +67,11 @@ pub(crate) struct TopUp {
 }
 
 impl TopUp {
+    /// The customer and the card to charge.
+    pub(crate) fn saved_card(&self) -> Option<(&str, &str)> {
+        self.customer.as_deref().zip(self.card.as_deref())
+    }
+
     /// Whether an attempt may be charged: it was begun under the present consent, which was not withdrawn.
     pub(crate) fn allows(&self, attempt: &Checkout) -> bool {
         self.state == TopUpState::On
@@ -119,7 +127,8 @@ impl Backoffice {
         rows.into_iter().next().map(TopUp::read).transpose()
     }
 
-    /// Stores settings. They are on if a card is saved with this provider, and wait for one otherwise.
+    /// Stores settings. They are on if a card of the same person is saved with this provider, and wait for one otherwise: the
+    /// card of another person, who agreed to other settings, is forgotten.
     pub(crate) async fn set_top_up(&self, new: &NewTopUp) -> Result<TopUp, BackofficeError> {
         let account_id = new.account_id.as_str();
         let set = statement(
@@ -128,7 +137,8 @@ impl Backoffice {
              VALUES ($1, 'waiting', $2, $3, $4, $5, $6, $7, $8, $9, $8, 0, 0)
              ON CONFLICT (account_id) DO UPDATE SET
                  state = CASE WHEN backoffice_top_ups.card IS NOT NULL
-                     AND backoffice_top_ups.provider = excluded.provider THEN 'on' ELSE 'waiting' END,
+                     AND backoffice_top_ups.provider = excluded.provider
+                     AND backoffice_top_ups.consent_by = excluded.consent_by THEN 'on' ELSE 'waiting' END,
                  threshold = excluded.threshold, amount = excluded.amount,
                  monthly_max = excluded.monthly_max, consent = excluded.consent,
                  consent_id = excluded.consent_id, consent_by = excluded.consent_by,
@@ -136,7 +146,7 @@ impl Backoffice {
                  customer = CASE WHEN backoffice_top_ups.provider = excluded.provider
                      THEN backoffice_top_ups.customer END,
                  card = CASE WHEN backoffice_top_ups.provider = excluded.provider
-                     THEN backoffice_top_ups.card END,
+                     AND backoffice_top_ups.consent_by = excluded.consent_by THEN backoffice_top_ups.card END,
                  provider = excluded.provider, problem = NULL, next_at = excluded.next_at",
             [
                 account_id.into(),
@@ -156,7 +166,7 @@ impl Backoffice {
     }
 
     /// Saves the card of a payment for the settings that it was made for, if they still wait for one: a card is charged
-    /// only by the settings that its owner agreed to. Returns whether they are on now.
+    /// only by settings that its payer agreed to, these and later ones. Returns whether they are on now.
     pub(crate) async fn save_card(
         &self,
         account_id: &str,
@@ -211,7 +221,8 @@ impl Backoffice {
     }
 
     /// Notes that people are told that the maximum of the month that began at `month` is reached. Returns whether they
-    /// are to be told: once a month, if these settings are still the present ones.
+    /// are to be told: once a month, by the present claim, if these settings are still the present ones. Repeating it for
+    /// the same claim returns the same.
     pub(crate) async fn tell_of_maximum(
         &self,
         top_up: &TopUp,
@@ -219,15 +230,20 @@ impl Backoffice {
     ) -> Result<bool, BackofficeError> {
         let note = statement(
             "UPDATE backoffice_top_ups SET told_month = $1
-             WHERE account_id = $2 AND consent_id = $3 AND state = 'on' AND told_month < $1
-             RETURNING account_id",
+             WHERE account_id = $2 AND consent_id = $3 AND claims = $4 AND state = 'on' AND told_month < $1",
             [
                 month.into(),
                 top_up.account_id.as_str().into(),
                 top_up.consent_id.as_str().into(),
+                top_up.claims.into(),
             ],
         );
-        Ok(!self.run(vec![note]).await?.is_empty())
+        let rows = self.run(vec![note, by_account(&top_up.account_id)]).await?;
+        let stored = rows.into_iter().next().map(TopUp::read).transpose()?;
+        // An earlier claim that told them was over when this one began, which has read its month.
+        let is_by_claim =
+            |stored: TopUp| stored.told_month == month && stored.claims == top_up.claims;
+        Ok(top_up.told_month < month && stored.is_some_and(is_by_claim))
     }
 
     /// Claims settings that are on or have an open attempt, and are due; no other gateway claims them until
@@ -305,10 +321,48 @@ impl TopUp {
             consent_by: row.text()?,
             consent_at: row.int()?,
             provider: row.text()?,
-            card: row.text_or_null()?.zip(row.text_or_null()?),
+            customer: row.text_or_null()?,
+            card: row.text_or_null()?,
             problem: row.text_or_null()?,
             claims: row.int()?,
             told_month: row.int()?,
         })
     }
+}
+
+/// Pauses auto top-up, and forgets its card, because the person who turned it on can no longer turn it off.
+macro_rules! pause_of_leaver {
+    ($who:literal) => {
+        concat!(
+            "UPDATE backoffice_top_ups
+             SET state = CASE WHEN state IN ('on', 'waiting') THEN 'paused' ELSE state END,
+                 problem = CASE WHEN state IN ('on', 'waiting') THEN 'the member who turned it on has left'
+                                ELSE problem END,
+                 card = NULL
+             WHERE ",
+            $who
+        )
+    };
+}
+
+/// Runs before the person is removed.
+pub(super) fn pause_top_up_of(person_id: &str) -> Statement {
+    statement(
+        pause_of_leaver!(
+            "(account_id, consent_by) =
+                 (SELECT p.account_id, p.email FROM backoffice_people p WHERE p.id = $1)"
+        ),
+        [person_id.into()],
+    )
+}
+
+/// Runs after the person was removed, and changes nothing if they were not.
+pub(super) fn pause_top_up_left_behind(person: &Person) -> Statement {
+    statement(
+        pause_of_leaver!(
+            "account_id = $1 AND consent_by = $2
+                 AND NOT EXISTS (SELECT 1 FROM backoffice_people WHERE id = $3)"
+        ),
+        [&person.account_id, &person.email, &person.id].map(|text| text.as_str().into()),
+    )
 }

@@ -44,7 +44,7 @@ Example:
 makes these files:
 
   backups/monday.db            the ledger
-  backups/monday.portal.db     people, sessions, payments, alerts
+  backups/monday.portal.db     people, sessions, payments, alerts, changes of the console
   backups/monday.responses.db  stored responses
   backups/monday.spool         charges that wait to be written, if there are any";
 
@@ -90,7 +90,7 @@ fn back_up(copy: &Path, database: &Path, spool: &Path) -> Result<Vec<BackupFile>
     done.extend(copies.spool(spool)?);
     done.extend(copies.beside("stored responses", conversations::path_beside)?);
     done.extend(copies.beside(
-        "people, sessions, payments, alerts",
+        "people, sessions, payments, alerts, changes of the console",
         backoffice::path_beside,
     )?);
     done.push(copies.ledger()?);

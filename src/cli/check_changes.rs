@@ -7,11 +7,13 @@ use crate::{
     server::{describe, refusal},
 };
 
-/// The configuration with the newest changes of the store, and the result for them; without changes if they do not fit, or
-/// if the store cannot be read, which other lines report.
+/// The configuration with the newest changes of the store, and the result for them if there are any; without changes if
+/// they do not fit, or cannot be read, with which a gateway does not start.
 pub(super) async fn applied(config: Config) -> (Config, Option<Result<String, String>>) {
-    let Ok(Some(newest)) = backoffice::newest_config(&config.store.location).await else {
-        return (config, None);
+    let newest = match backoffice::newest_config(&config.store.location).await {
+        Ok(Some(newest)) => newest,
+        Ok(None) => return (config, None),
+        Err(reason) => return (config, Some(Err(format!("cannot be read: {reason}")))),
     };
     let number = newest.0;
     let revision = match revision(newest) {

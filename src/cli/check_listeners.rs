@@ -1,10 +1,6 @@
 //! The listeners in `tollgate check`: whether a gateway could listen there, or one runs there already.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use socket2::{Domain, Socket, Type};
 
@@ -12,7 +8,7 @@ use super::{
     health,
     http_client::{Certificates, Peer},
 };
-use crate::config::Config;
+use crate::{config::Config, server::reachable};
 
 /// A gateway on this machine answers within milliseconds; another program may never do.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -77,14 +73,4 @@ async fn is_gateway(scheme: &str, address: SocketAddr) -> bool {
     };
     let answer = health::ask(&peer).await;
     answer.is_ok_and(|(_, body)| body["service"] == "tollgate")
-}
-
-/// Where this machine reaches a listener, which may have all addresses.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
 }

@@ -75,7 +75,7 @@ pub(crate) async fn run(options: Options) -> Result<(), String> {
     let config = config(&options, token.clone(), log, telemetry);
     let running = server::start(config)
         .await
-        .map_err(|error| explain(&error))?;
+        .map_err(|error| explain(&error, &options.data))?;
     let demo = Demo::prepare(&running.gateway, &before)
         .await
         .map_err(|error| format!("the demo account could not be created: {error}"))?;
@@ -206,12 +206,20 @@ fn write_env(file: &Path, running: &Running, demo: &Demo, token: &Secret) -> std
     std::fs::rename(draft, file)
 }
 
-/// The message of a start error; for a port that cannot be used, with the options to choose another.
-fn explain(error: &StartError) -> String {
+/// The message of a start error, with what can be done about it here.
+fn explain(error: &StartError, data: &Path) -> String {
     match error {
         StartError::Listen { .. } => {
             format!(
                 "{error}. Choose other ports with --port and --operator-port; 0 picks a free one."
+            )
+        }
+        StartError::UnreadableChanges { reason } => {
+            let file = data.join("tollgate.portal.db");
+            let file = file.display();
+            format!(
+                "{reason}\nMove {file} away, with its -wal and -shm files, to begin with a new one. It has the people who \
+                 sign in, and changes of the console; accounts, keys and credit are in tollgate.db and stay."
             )
         }
         other => other.to_string(),

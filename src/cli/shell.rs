@@ -52,7 +52,7 @@ pub(crate) fn completions(options: &Completions) -> Result<(), String> {
     output::print(String::from_utf8_lossy(&script).trim_end())
 }
 
-/// Writes a page for the program and for each of its commands, and with `--json` lists them.
+/// Writes a page for the program and for each of its commands that is not hidden, and with `--json` lists them.
 pub(crate) fn manual(options: &Manual) -> Result<(), String> {
     let folder = &options.folder;
     let failed = |error: io::Error| format!("{} cannot be written: {error}", folder.display());
@@ -70,9 +70,40 @@ pub(crate) fn manual(options: &Manual) -> Result<(), String> {
 }
 
 fn write_pages(command: Command, folder: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
-    for inner in command.get_subcommands().cloned() {
+    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+    for inner in shown.cloned() {
         write_pages(inner, folder, pages)?;
     }
     pages.push(Man::new(command).generate_to(folder)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_has_no_page_and_is_on_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = Arg::new("batch").long("batch").hide(true);
+        let shown = Command::new("shown").arg(secret);
+        let hidden = Command::new("hidden").hide(true);
+        let program = Command::new("program").subcommands([shown, hidden]);
+        let mut program = program.disable_help_subcommand(true);
+        program.build();
+        let mut pages = Vec::new();
+        write_pages(program, folder.path(), &mut pages).unwrap();
+        let names = pages.iter().map(|page| page.file_name().unwrap());
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, ["program-shown.1", "program.1"]);
+        for page in pages {
+            let text = std::fs::read_to_string(page).unwrap();
+            assert!(
+                !text.contains("hidden") && !text.contains("batch"),
+                "{text}"
+            );
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -245,9 +245,10 @@ fn operator(mut section: Section, public: SocketAddr, environment: &Environment)
 
 /// Whether only one of two listeners can have its address. Port 0 is a free one.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    // `::` takes the addresses of IPv4 too.
+    let covers = |x: IpAddr, y: IpAddr| x.is_unspecified() && (x.is_ipv6() || y.is_ipv4());
     let [a, b] = [one.ip(), other.ip()];
-    let is_same =
-        a == b || a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified());
+    let is_same = a == b || covers(a, b) || covers(b, a);
     one.port() == other.port() && one.port() != 0 && is_same
 }
 

@@ -198,8 +198,7 @@ async fn outcome(
     attempt: &Checkout,
     may_charge: bool,
 ) -> Result<Option<CardOutcome>, BeginError> {
-    let saved = top_up.card.as_ref();
-    if let Some((customer, card)) = saved.filter(|_| may_charge) {
+    if let Some((customer, card)) = top_up.saved_card().filter(|_| may_charge) {
         let payment = CardPayment {
             checkout: &attempt.id,
             account_id: &attempt.account_id,
@@ -212,7 +211,7 @@ async fn outcome(
     let sent = SentPayment {
         checkout: &attempt.id,
         session: attempt.session.as_deref(),
-        customer: saved.map(|(customer, _)| customer.as_str()),
+        customer: top_up.customer.as_deref(),
         since: attempt.created_at,
     };
     payments.provider.find(&sent).await

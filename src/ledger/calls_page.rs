@@ -57,14 +57,6 @@ impl CallsFound {
             calls,
         }
     }
-
-    /// The cursor of the next page; `None` if this one, of at most `limit` calls, is the last.
-    #[cfg(test)]
-    pub(crate) fn next(&self, limit: usize) -> Option<(i64, CallId)> {
-        let last = self.calls.last().filter(|_| self.calls.len() >= limit);
-        let searched_to = self.searched_to_ms.map(|ms| (ms, CallId(0)));
-        last.map(|call| (call.ended_ms, call.id)).or(searched_to)
-    }
 }
 
 impl Ledger {

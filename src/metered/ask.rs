@@ -64,7 +64,7 @@ trait Question {
     /// The reported usage, as far as it is known.
     fn usage(&self, answer: &Self::Answer) -> Option<Usage>;
 
-    /// When the first text or tool call of a stream arrived.
+    /// When the first part of a stream arrived that is output ([`Part::is_token`]).
     fn first_part_at(&self, answer: &Self::Answer) -> Option<Instant>;
 }
 

@@ -47,16 +47,19 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
 }
 
 async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
-    page(&gateway, &me, None).await
+    page(&gateway, &me, None, None).await
 }
 
+/// The page, with why nothing was set and what was typed.
 async fn page(
     gateway: &Gateway,
     me: &SignedIn,
     problem: Option<&str>,
+    typed: Option<BudgetForm>,
 ) -> Result<Page, PortalError> {
     let budgets = gateway.ledger.budgets(&me.account.id).await?;
     let places = Places::read(gateway, &me.account.id).await?;
+    let typed = typed.unwrap_or_else(|| BudgetForm::new(timezone(&budgets)));
     let content = html! {
         h1 { "Budgets" }
         p.muted {
@@ -70,7 +73,7 @@ async fn page(
             (scrolled("Your budgets", &table(&budgets, &places)))
         }
         h2 { "Set budget" }
-        (form(me, &places, timezone(&budgets)))
+        (form(me, &places, &typed))
     };
     Ok(layout::page(me, Place::Budgets, "Budgets", &content))
 }
@@ -125,32 +128,38 @@ fn timezone(budgets: &[BudgetState]) -> &str {
     first.map_or(Schedule::UTC, |state| state.budget.schedule.timezone())
 }
 
-fn form(me: &SignedIn, places: &Places, timezone: &str) -> Markup {
+const PERIODS: [(Period, &str); 4] = [
+    (Period::Day, "Day"),
+    (Period::Week, "Week"),
+    (Period::Month, "Month"),
+    (Period::Total, "Total (never resets)"),
+];
+
+fn form(me: &SignedIn, places: &Places, typed: &BudgetForm) -> Markup {
     html! {
         form.stack method="post" action=(PATH) {
             (me.token_field())
-            (places.field())
+            (places.field(&typed.place))
             label { "US dollars"
-                input type="text" name="amount" required inputmode="decimal" placeholder="e.g. 20.00" autocomplete="off";
+                input type="text" name="amount" required inputmode="decimal" placeholder="e.g. 20.00" autocomplete="off" value=(typed.amount);
             }
             label { "Period"
                 select name="period" {
-                    option value="day" { "Day" }
-                    option value="week" { "Week" }
-                    option value="month" selected { "Month" }
-                    option value="total" { "Total (never resets)" }
+                    @for (period, name) in PERIODS {
+                        option value=(period.as_str()) selected[typed.period == period.as_str()] { (name) }
+                    }
                 }
             }
             label { "Time zone"
-                input type="text" name="timezone" value=(timezone) autocomplete="off";
+                input type="text" name="timezone" value=(typed.timezone) autocomplete="off";
                 span.muted { "For example Europe/Berlin. Days begin at midnight there." }
             }
             label { "First day of the week or month"
-                input type="number" name="anchor" min="1" max="28" placeholder="1";
+                input type="number" name="anchor" min="1" max="28" placeholder="1" value=(typed.anchor);
                 span.muted { "A week begins on Monday (1) to Sunday (7), a month on its 1st to 28th day." }
             }
             label.check {
-                input type="checkbox" name="soft" value="yes";
+                input type="checkbox" name="soft" value="yes" checked[!typed.soft.is_empty()];
                 " Warn only: do not refuse requests"
             }
             p.muted { "Owners and billing members get an email when 50, 80 and 100 % are spent." }
@@ -159,7 +168,7 @@ fn form(me: &SignedIn, places: &Places, timezone: &str) -> Markup {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct BudgetForm {
     #[serde(default)]
     place: String,
@@ -176,6 +185,15 @@ struct BudgetForm {
 }
 
 impl BudgetForm {
+    /// The form before anything was typed.
+    fn new(timezone: &str) -> Self {
+        Self {
+            period: Period::Month.as_str().to_owned(),
+            timezone: timezone.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// The budget to set, or what is wrong.
     fn checked(&self, account_id: &str) -> Result<NewBudget, String> {
         let unknown = || "Choose from the lists.".to_owned();
@@ -212,7 +230,7 @@ async fn set(
 ) -> Result<Response, PortalError> {
     let new = match form.checked(&me.account.id) {
         Ok(new) => new,
-        Err(problem) => return refused(&gateway, &me, &problem).await,
+        Err(problem) => return refused(&gateway, &me, &problem, form).await,
     };
     let before = earlier(&gateway, &new).await?;
     // The form knows nothing of names and thresholds.
@@ -227,7 +245,7 @@ async fn set(
             let done = saved(before.as_deref(), &set.budget.id);
             Ok(me.redirect(PATH, &done))
         }
-        Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem).await,
+        Err(PortalError::Invalid(problem)) => refused(&gateway, &me, &problem, form).await,
         Err(error) => Err(error),
     }
 }
@@ -311,7 +329,13 @@ async fn remove(
     Ok(me.redirect(PATH, &done))
 }
 
-/// The page with why nothing was changed.
-async fn refused(gateway: &Gateway, me: &SignedIn, problem: &str) -> Result<Response, PortalError> {
-    Ok(page(gateway, me, Some(problem)).await?.into_response())
+/// The page with why nothing was set, and the form as it was typed.
+async fn refused(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: &str,
+    typed: BudgetForm,
+) -> Result<Response, PortalError> {
+    let page = page(gateway, me, Some(problem), Some(typed)).await?;
+    Ok(page.into_response())
 }

@@ -46,7 +46,7 @@ pub enum PortalError {
     TooMany { seconds: u64 },
     /// The person or the account has changed much in the last day.
     #[error(
-        "You or your account have changed very much in the last 24 hours. Nothing was changed now: wait {} and try again.",
+        "You or your account made too many changes in the last 24 hours. Nothing was changed now: wait {} and try again.",
         wait(*seconds)
     )]
     TooManyChanges { seconds: u64 },
@@ -150,7 +150,9 @@ impl From<BackofficeError> for PortalError {
         match error {
             BackofficeError::EmailTaken => Self::Invalid(error.to_string()),
             BackofficeError::LastOwner => Self::LastOwner(sentence(&error.to_string())),
-            BackofficeError::Unavailable(reason) => Self::Unavailable(reason),
+            BackofficeError::Unavailable(reason) | BackofficeError::OtherVersion(reason) => {
+                Self::Unavailable(reason)
+            }
         }
     }
 }

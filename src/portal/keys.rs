@@ -14,6 +14,7 @@ mod details;
 mod rotation;
 mod terms;
 
+use self::create::NewKeyForm;
 pub(crate) use self::{
     details::{change, show},
     rotation::rotate,
@@ -52,14 +53,16 @@ pub(crate) async fn list(
     me: SignedIn,
     ReadQuery(query): ReadQuery<KeysQuery>,
 ) -> Result<Page, PortalError> {
-    page(&gateway, &me, &query, None).await
+    page(&gateway, &me, &query, None, &NewKeyForm::default()).await
 }
 
+/// The page, with why no key was created and what was typed.
 async fn page(
     gateway: &Gateway,
     me: &SignedIn,
     query: &KeysQuery,
     problem: Option<&str>,
+    typed: &NewKeyForm,
 ) -> Result<Page, PortalError> {
     let (keys, links) = queried(gateway, me, query, KeyFilter::Live, "/portal/keys").await?;
     let used = gateway.ledger.last_used(&me.account.id).await?;
@@ -68,7 +71,7 @@ async fn page(
         h1 { "API keys" }
         p.muted { "Programs send a key as a bearer token with every request. A key is shown once, when it is created." }
         (problem_notice(problem))
-        (create::form(gateway, me, &labels.projects))
+        (create::form(gateway, me, &labels.projects, typed))
         @if keys.is_empty() {
             p.empty { "No API keys yet. Name one and create it: the next page shows a request that is ready to paste." }
         } @else {

@@ -3,8 +3,8 @@
 //!
 //! A page needs a session cookie; without one the browser is redirected to the sign-in page. Every change is a
 //! POST that must come from our own origin with a form token derived from the session; otherwise the response
-//! is 403 and nothing is changed. What a role in the account may open is in `rights.rs`. If a store is unavailable, the response is a 503 page with `Retry-After`, and
-//! the cause is only logged.
+//! is 403 and nothing is changed. What a role in the account may open is in `rights.rs`. If a store is
+//! unavailable, the response is a 503 page with `Retry-After`, and the cause is only logged.
 //!
 //! The portal has no state of its own: all data is in the ledger and the backoffice. It may use every room
 //! after it in `lib.rs`, from `api` down to `base`.

@@ -16,7 +16,7 @@ use super::{
     requests::{
         self,
         filter::Filter,
-        merged::{Of, Requests},
+        merged::{Listed, Of, Requests},
     },
     rights::Right,
     session::SignedIn,
@@ -57,11 +57,19 @@ pub(crate) async fn show(
     )?;
     sight.restrict(&gateway, &mut rows).await?;
     let latest = Requests::read(&gateway, &Filter::default(), of, SHOWN_REQUESTS).await?;
-    let is_new = latest.rows.is_empty() && latest.next().is_none();
+    let mut keys = ledger.keys_with_ids(latest.key_ids()).await?;
+    // What the playground was refused is no request with a key of one's own: the first steps still help.
+    let of_playground = |row: &Listed| {
+        let is_playgrounds = |id: &str| {
+            keys.iter()
+                .any(|key| key.id == id && is_playground_key(key))
+        };
+        matches!(row, Listed::Refused(one) if is_playgrounds(&one.key_id))
+    };
+    let is_new = latest.rows.iter().all(of_playground) && latest.next().is_none();
     let mut own = live_keys.iter().filter(|key| me.sees_key(key));
     let is_ready = |key: &Key| key.state == KeyState::Active && !is_playground_key(key);
     let has_key = own.any(is_ready);
-    let mut keys = ledger.keys_with_ids(latest.key_ids()).await?;
     keys.retain(|key| me.sees_key(key));
     let content = html! {
         h1 { "Overview" }
@@ -76,7 +84,8 @@ pub(crate) async fn show(
         @if is_new && me.may(Right::Keys) {
             @if me.may(Right::Billing) { (starter_notice(&ledger.grants(account).await?)) }
             (first_steps(&gateway, &me, has_key, &balances))
-        } @else if me.may(Right::Requests) {
+        }
+        @if me.may(Right::Requests) && !latest.rows.is_empty() {
             h2 { "Latest requests" }
             (requests::listed(&latest.rows, &keys))
             p { a href="/portal/requests" { "All requests" } }

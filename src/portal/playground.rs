@@ -55,7 +55,7 @@ pub(crate) async fn run(
         drain_unread(body);
         return error.into_response();
     }
-    match key::paying(&gateway, &me).await {
+    match key::paying(&gateway, &me, &log).await {
         Ok(caller) => {
             log.caller(&caller);
             let chat = Endpoint::ChatCompletions;

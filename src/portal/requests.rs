@@ -11,7 +11,6 @@ mod open;
 mod outcome;
 pub(crate) mod refused;
 pub(crate) mod refused_details;
-pub(crate) mod refused_filter;
 mod remedy;
 pub(crate) mod times;
 

@@ -93,14 +93,18 @@ pub const ROUTES: [(&str, Right); 57] = [
 ];
 
 /// The routes whose forms are not counted as changes ([`is_change`]): they leave nothing for good, or have a limit of their
-/// own. Ending a key or a session has to work always, and a key ends once.
-const NOT_COUNTED: [&str; 8] = [
+/// own. Ending a key, a session, a membership or automatic payments has to work always; each ends once, and what begins it
+/// is counted.
+const NOT_COUNTED: [&str; 11] = [
     "/portal/sign-out",
+    "/portal/keys/{id}/disable",
     "/portal/keys/{id}/delete",
     "/portal/playground",
     "/portal/playground/run",
     "/portal/billing/checkout",
     "/portal/billing/test-payment/{checkout}",
+    "/portal/billing/top-up/off",
+    "/portal/members/{id}/remove",
     "/portal/settings/sessions",
     "/portal/settings/delete",
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::StartError;
 use crate::{
-    backoffice::Backoffice,
+    backoffice::{Backoffice, BackofficeError},
     config::{
         Config,
         changes::{Changes, Revision},
@@ -12,7 +12,8 @@ use crate::{
     gateway::configuration::revision,
 };
 
-/// How often a store that cannot be read is asked, a second apart: a server may be starting, a file may be locked.
+/// How often a store that cannot be read is asked, a second apart: a server may be starting, a file may be locked. A file of
+/// another version is asked once.
 const ATTEMPTS: u32 = 5;
 
 /// What a start does if the changes cannot be read.
@@ -30,6 +31,7 @@ async fn newest(backoffice: &Backoffice) -> Result<Revision, String> {
     let newest = loop {
         match backoffice.config_newer_than(0).await {
             Ok(newest) => break newest,
+            Err(error @ BackofficeError::OtherVersion(_)) => return Err(error.to_string()),
             Err(error) if attempt == ATTEMPTS => return Err(error.to_string()),
             Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
@@ -76,12 +78,7 @@ pub(super) async fn applied(
                 );
                 Ok(config)
             }
-            UnreadableChanges::Fail => Err(StartError::Changes(format!(
-                "the changes that were made in the console cannot be read: {reason}\n\
-                 Without them, calls would be charged the prices of the file. Make the store readable (for a damaged \
-                 file, restore its backup), or serve the file alone until it is with \
-                 `tollgate serve --config FILE --without-console-changes`."
-            ))),
+            UnreadableChanges::Fail => Err(StartError::UnreadableChanges { reason }),
         },
     }
 }
@@ -98,6 +95,8 @@ pub(crate) fn describe(changes: &Changes) -> String {
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeMap, path::Path};
+
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -141,15 +140,20 @@ mod tests {
                 }
                 _ => {}
             }
+            let before = Instant::now();
             let started = start(folder.path(), UnreadableChanges::Fail).await;
+            let waited = before.elapsed() >= Duration::from_secs(4);
             match (started, said) {
                 (Ok(_), None) => {}
-                (Err(StartError::Changes(reason)), Some(said)) => {
+                (Err(error @ StartError::UnreadableChanges { .. }), Some(said)) => {
+                    let reason = error.to_string();
                     assert!(reason.contains(said), "{state}: {reason}");
                     assert!(reason.contains("--without-console-changes"), "{reason}");
                 }
                 (started, _) => panic!("{state}: {:?}", started.err()),
             }
+            let may_recover = ["damaged", "locked"].contains(&state);
+            assert_eq!(waited, may_recover, "{state}");
             let decided = start(folder.path(), UnreadableChanges::ServeFile).await;
             assert!(decided.is_ok(), "{state}");
         }

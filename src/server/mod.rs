@@ -5,7 +5,12 @@
 //!
 //! Uses portal, api, gateway, backoffice, config, ledger, limits, conversations and net. Only cli uses it.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -53,9 +58,17 @@ pub enum StartError {
     Threads(std::io::Error),
     #[error("{0}")]
     Provider(String),
-    /// The changes that were made in the console cannot be read, or do not fit the file.
+    /// The changes that were made in the console do not fit the file.
     #[error("{0}")]
     Changes(String),
+    /// The changes that were made in the console cannot be read. The message is for a gateway with a configuration file.
+    #[error(
+        "the changes that were made in the console cannot be read: {reason}\n\
+         Without them, calls would be charged the prices of the file. Make the store readable (for a damaged file, \
+         restore its backup), or serve the file alone until it is with \
+         `tollgate serve --config FILE --without-console-changes`."
+    )]
+    UnreadableChanges { reason: String },
 }
 
 pub struct Running {
@@ -260,16 +273,35 @@ fn local(listener: &TcpListener) -> SocketAddr {
 }
 
 /// Returns the address to connect to from this machine: localhost if the listener is bound to all addresses.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut reachable = address;
-    if address.ip().is_unspecified() {
-        reachable.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
     }
-    reachable
+    address
 }
 
 /// Checks that a certificate and its key can be loaded.
 pub(crate) fn probe_certificate(files: &TlsFiles) -> Result<String, String> {
     let loaded = tls::Certificate::load(files).map_err(|error| error.to_string());
     loaded.map(|_| "can be served".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_of_all_addresses_is_reached_at_localhost_of_its_family() {
+        for (listener, reached) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("10.0.0.1:8080", "10.0.0.1:8080"),
+            ("[fd00::1]:8080", "[fd00::1]:8080"),
+        ] {
+            let address = reachable(listener.parse().unwrap());
+            assert_eq!(address.to_string(), reached);
+        }
+    }
 }

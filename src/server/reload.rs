@@ -1,4 +1,5 @@
-//! Reloads the configuration while the gateway runs: on SIGHUP, and when one of its files changes.
+//! Reloads the configuration while the gateway runs: on SIGHUP, and when one of its files or of those that the changes of the
+//! console name changes.
 //!
 //! Models, providers, deployments, router weights and tools are replaced as a whole, or not at all if the
 //! configuration has a mistake. Running calls finish with the routes that they started with. All other settings need
@@ -15,7 +16,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::{Config, NamedFile, changes::Base},
+    config::{
+        Config, NamedFile,
+        changes::{Base, Revision},
+    },
     gateway::Gateway,
 };
 
@@ -27,10 +31,13 @@ pub(crate) struct ConfigFiles {
     file: PathBuf,
     /// Further files that `file` refers to.
     referenced: Vec<NamedFile>,
+    /// Files with secrets that the changes of the console name, and of which base and version they are.
+    in_console: Vec<NamedFile>,
+    console: Option<(Arc<Base>, i64)>,
     /// What the process was started with.
     started_with: Option<Started>,
     /// Stamps of all files, taken before they were last read.
-    stamps: Vec<Stamp>,
+    stamps: BTreeMap<PathBuf, Stamp>,
 }
 
 /// The file with which the process was started, and the content of the files that it then read once and for all.
@@ -50,8 +57,10 @@ impl ConfigFiles {
         Self {
             file: file.to_owned(),
             referenced: Vec::new(),
+            in_console: Vec::new(),
+            console: None,
             started_with: None,
-            stamps: Vec::new(),
+            stamps: BTreeMap::new(),
         }
     }
 
@@ -100,18 +109,32 @@ impl ConfigFiles {
             .collect()
     }
 
-    fn have_changed(&self) -> bool {
-        self.current_stamps() != self.stamps
+    /// Watches the files that the changes in use name too.
+    fn watch_console(&mut self, base: &Arc<Base>, revision: &Revision) {
+        let known = self.console.as_ref();
+        if known.is_some_and(|(of, number)| Arc::ptr_eq(of, base) && *number == revision.number) {
+            return;
+        }
+        self.in_console = base.secret_files_with(&revision.changes);
+        self.console = Some((base.clone(), revision.number));
     }
 
-    fn current_stamps(&self) -> Vec<Stamp> {
+    /// Whether a file has changed since it was last read. One that was not watched until now was read without a stamp, so it
+    /// may have.
+    fn have_changed(&self) -> bool {
+        let mut current = self.current_stamps().into_iter();
+        current.any(|(path, stamp)| self.stamps.get(&path) != Some(&stamp))
+    }
+
+    fn current_stamps(&self) -> BTreeMap<PathBuf, Stamp> {
         let stamp = |path: &Path| {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        let referenced = self.referenced.iter().map(|file| stamp(&file.path));
-        std::iter::once(stamp(&self.file))
-            .chain(referenced)
+        let named = self.referenced.iter().chain(&self.in_console);
+        std::iter::once(&self.file)
+            .chain(named.map(|file| &file.path))
+            .map(|path| (path.clone(), stamp(path)))
             .collect()
     }
 }
@@ -130,6 +153,9 @@ pub(crate) async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
         };
         // After an error the files are read at every check, since the error may be in a referenced file that is not
         // known yet.
+        let routes = gateway.routes();
+        files.watch_console(&routes.base, &routes.revision);
+        drop(routes); // not kept while others are built
         let changed = files.have_changed();
         if !changed && !sighup && last_error.is_none() {
             continue;

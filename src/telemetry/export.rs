@@ -117,7 +117,7 @@ impl Telemetry {
         }
     }
 
-    /// Spans that were never sent.
+    /// Spans that could not be sent to the collector, or that it refused.
     pub(crate) fn dropped(&self) -> Counter {
         self.dropped.clone()
     }

@@ -134,7 +134,8 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(&self.default_lines, call);
-        self.post_with(path, body, &lines, (call, model), false).await
+        self.post_with(path, body, &lines, (call, model), false)
+            .await
     }
 
     /// Posts a request of the caller with header lines of its own. What the provider says about it is not redacted,
@@ -148,7 +149,8 @@ impl Client {
         model: &str,
     ) -> Result<Response, UpstreamError> {
         let lines = with_trace(lines, call);
-        self.post_with(path, body, &lines, (call, model), true).await
+        self.post_with(path, body, &lines, (call, model), true)
+            .await
     }
 
     async fn post_with(
@@ -377,24 +379,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        config::{Dialect, ProviderKind, Quirks, Reuse},
-        upstream::testing,
-    };
+    use crate::{config::ProviderKind, upstream::testing};
 
     #[tokio::test]
     async fn a_large_body_is_prepared_beside_the_threads_that_serve() {
-        let config = RemoteProvider {
-            kind: ProviderKind::Anthropic,
-            dialect: Dialect::default(),
-            betas: Vec::new(),
-            base_url: "http://127.0.0.1:9/v1".into(),
-            api_keys: Vec::new(),
-            identity: None,
-            quirks: Quirks::default(),
-            timeouts: Timeouts::default(),
-            reuse: Reuse::Pooled,
-        };
+        let config = testing::provider(ProviderKind::Anthropic, "http://127.0.0.1:9/v1");
         let client = Client::new(&config, KeyHeader::BEARER).unwrap();
         let body =
             json!({ "model": testing::MODEL, "messages": [{ "role": "user", "content": "Hi" }] });

@@ -36,7 +36,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Whether it has something that the model has said, unlike the beginning of a message or a ping.
+    /// Whether it is output of the model: text, a tool call, or, in an event that is relayed as it came, the beginning of any
+    /// block of content, thinking included. The beginning of a message and a ping are not.
     pub(crate) fn is_token(&self) -> bool {
         match self {
             Self::Content { .. } | Self::ToolCall { .. } => true,

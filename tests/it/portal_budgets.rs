@@ -142,6 +142,61 @@ async fn what_is_wrong_is_said_and_nothing_is_set() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_refused_form_keeps_what_was_typed() {
+    let gateway = TestGateway::start().await;
+    let owner = Browser::signed_in(&gateway).await;
+    let (key_id, _) = owner.new_key("laptop").await;
+    let form = async || {
+        let page = owner.get(PATH).await;
+        page.between("Applies to", "</form>").to_owned()
+    };
+    let empty = form().await;
+    for told in [
+        "value=\"month\" selected>",
+        "name=\"timezone\" value=\"UTC\"",
+        "name=\"soft\" value=\"yes\">",
+    ] {
+        assert!(empty.contains(told), "{told}: {empty}");
+    }
+    let place = format!("key:{key_id}");
+    let typed = [
+        ("place", place.as_str()),
+        ("amount", "12.34"),
+        ("period", "week"),
+        ("timezone", "Mars/<Olympus>"),
+        ("anchor", "3"),
+        ("soft", "yes"),
+    ];
+    // One is refused by the form, the other by what sets the budget.
+    for (field, wrong) in [("amount", "<12>"), ("timezone", "Mars/<Olympus>")] {
+        let mut typed = typed.to_vec();
+        typed.retain(|(name, _)| *name != field);
+        typed.push((field, wrong));
+        let refused = set(&owner, &typed).await;
+        refused.assert_page();
+        let form = refused.between("Applies to", "</form>");
+        let amount = if field == "amount" {
+            "&lt;12&gt;"
+        } else {
+            "12.34"
+        };
+        for told in [
+            &*format!("<option value=\"{place}\" selected>"),
+            &format!("value=\"{amount}\""),
+            "value=\"week\" selected>",
+            "value=\"Mars/&lt;Olympus&gt;\"",
+            "placeholder=\"1\" value=\"3\"",
+            "value=\"yes\" checked>",
+        ] {
+            assert!(form.contains(told), "{told}: {form}");
+        }
+        assert_eq!(form.matches(" selected").count(), 2, "{form}");
+    }
+    assert_eq!(form().await, empty);
+    gateway.stop().await;
+}
+
 /// A developer renames and rotates their key, and lifts nothing that binds it.
 #[tokio::test]
 async fn nobody_lifts_the_limits_that_bind_them() {

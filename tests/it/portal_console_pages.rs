@@ -275,6 +275,9 @@ async fn the_last_seconds_are_counted() {
         "Outcome<select",
         "\"errors\">Errors only",
         "\"refused\" selected",
+        // Another filter leaves it paused.
+        "name=\"paused\" value=\"yes\"",
+        "href=\"/portal/console?paused=yes#latest\">Show all",
     ] {
         assert!(form.contains(told), "no {told} in {form}");
     }

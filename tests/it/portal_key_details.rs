@@ -120,6 +120,29 @@ async fn the_terms_of_a_key_are_changed_and_removed() {
         );
         assert_eq!(shown().await, bound, "{field}");
     }
+    // A refused form keeps what was typed.
+    let typed = [
+        ("name", "a <b> name"),
+        ("project", "default"),
+        ("expires", "2020-01-31"),
+        ("rpm", "8"),
+        ("tpm", "1"),
+        ("model:svc-basic", "on"),
+    ];
+    let refused = browser.post(&path, &typed).await;
+    let form = refused.between(&format!("action=\"{path}\""), "</form>");
+    for told in [
+        "value=\"a &lt;b&gt; name\"",
+        "<option value=\"default\" selected>",
+        "value=\"2020-01-31\"",
+        "value=\"8\"",
+        "value=\"1\"",
+        "name=\"model:svc-basic\" checked",
+        "name=\"model:svc-pro\">",
+    ] {
+        assert!(form.contains(told), "{told}: {form}");
+    }
+    assert_eq!(shown().await, bound);
     let removed = browser.post(&path, &[("name", "free")]).await;
     removed.assert_sent_to("/portal/keys");
     let mut free = [
@@ -138,6 +161,40 @@ async fn the_terms_of_a_key_are_changed_and_removed() {
     assert_eq!(shown().await, free);
     let page = browser.get(&path).await;
     assert!(!page.assert_page().contains(SCRIPT));
+}
+
+#[tokio::test]
+async fn a_refused_form_of_a_new_key_keeps_what_was_typed() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let project = new_project(&browser, "Website").await;
+    let page = browser.get("/portal/keys").await;
+    let empty = page.between("action=\"/portal/keys\"", "</form>");
+    assert!(empty.contains("<details><summary>Project"), "{empty}");
+    let typed = [
+        ("name", "a <b> name"),
+        ("maker", "service"),
+        ("project", project.as_str()),
+        ("expires", "2020-01-31"),
+        ("model:svc-pro", "on"),
+    ];
+    let refused = browser.post("/portal/keys", &typed).await;
+    assert!(refused.assert_page().contains("The last day of a key"));
+    let form = refused.between("action=\"/portal/keys\"", "</form>");
+    for told in [
+        "value=\"a &lt;b&gt; name\"",
+        "<option value=\"service\" selected>",
+        "<details open><summary>Project",
+        &format!("<option value=\"{project}\" selected>"),
+        "value=\"2020-01-31\"",
+        "name=\"model:svc-pro\" checked",
+        "name=\"model:svc-basic\">",
+    ] {
+        assert!(form.contains(told), "{told}: {form}");
+    }
+    let list = browser.get("/portal/keys").await;
+    assert!(list.assert_page().contains("No API keys yet."));
+    gateway.stop().await;
 }
 
 #[tokio::test]

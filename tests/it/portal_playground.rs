@@ -53,8 +53,10 @@ async fn an_answer_is_streamed_and_paid_by_the_visitors_own_account() {
     assert!(told.text.contains("\"path\":\"/portal/requests/call_"));
     let stranger = Browser::signed_in(&gateway).await;
     stranger.get(&charge).await.assert_pending();
-    let unknown = browser.get("/portal/playground/charge?request=unknown");
-    unknown.await.assert_pending();
+    for unknown in ["unknown", "%00", ""] {
+        let path = format!("/portal/playground/charge?request={unknown}");
+        browser.get(&path).await.assert_pending();
+    }
     let keys = browser.get("/portal/keys").await;
     assert_eq!(
         keys.text

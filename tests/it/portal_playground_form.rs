@@ -129,7 +129,7 @@ async fn a_form_gets_the_answer_its_cost_and_the_conversation() {
         let cost = charged(&gateway, request_id).await;
         let meta = meta.split("</p>").next().unwrap();
         assert!(meta.contains(&format!(">{cost}</a> · ")), "{meta}");
-        assert!(meta.ends_with("s in all"), "{meta}");
+        assert!(meta.ends_with("s in total"), "{meta}");
     }
     assert!(latest.contains("<h2>svc-basic</h2>"), "{latest}");
     assert!(seen.text.contains("required>not sent yet</textarea>"));
@@ -184,6 +184,69 @@ async fn a_form_is_sent_once_and_a_wrong_one_not_at_all() {
             .between("role=\"alert\">", "</p>")
             .contains("Retry in a moment")
     );
+    gateway.stop().await;
+}
+
+/// What the endpoint refuses is listed as if a script had sent it, and the page of the form leads there.
+#[tokio::test]
+async fn a_refused_form_is_listed_and_leads_to_its_request() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let opened = async |refused: &Seen| {
+        let problem = refused.between("<p class=\"problem\" role=\"alert\">", "</p>");
+        let (_, link) = problem.split_once("<a href=\"").unwrap();
+        let (path, link) = link.split_once('"').unwrap();
+        assert_eq!(link, ">See the request</a>");
+        assert_eq!(
+            path,
+            format!("/portal/requests/{}", refused.header("x-request-id"))
+        );
+        let page = browser.get(path).await;
+        page.assert_page();
+        page.text
+    };
+    let unknown = send(&browser, "Hello", &[("model", "no-such-model")]).await;
+    assert_eq!(unknown.status, 404);
+    let page = opened(&unknown).await;
+    for told in [
+        "Unknown model",
+        "<dd>Playground</dd>",
+        "<dt>Endpoint</dt><dd>Playground</dd>",
+        "<code>no-such-model</code>",
+        "Nothing was charged",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    // What is wrong in the form is no request.
+    assert_eq!(send(&browser, "", &[]).await.status, 400);
+    // A call that failed is a call, and is listed once.
+    gateway.upstream.answer(500, "text/plain", "busy");
+    let failed = send(&browser, "Hello", &[]).await;
+    assert_eq!(failed.status, 502);
+    gateway.idle().await;
+    assert!(opened(&failed).await.contains("Request <code"));
+    // The key of the playground does not work while it is disabled, with and without a script.
+    let keys = browser.get("/portal/keys").await;
+    let key = format!("key_{}", keys.between("/portal/keys/key_", "\""));
+    browser
+        .post(&format!("/portal/keys/{key}/disable"), &[])
+        .await;
+    let disabled = send(&browser, "Hello", &[]).await;
+    assert_eq!(disabled.status, 401);
+    let page = opened(&disabled).await;
+    assert!(page.contains("Invalid API key"), "{page}");
+    let run = browser.request(Method::POST, "/portal/playground/run");
+    let run = run
+        .header("origin", browser.origin())
+        .header("x-form-token", browser.token())
+        .json(&json!({ "model": MODEL, "messages": [] }));
+    assert_eq!(browser.send(run).await.status, 401);
+    let list = browser.get("/portal/requests").await;
+    let listed = |kind: &str| {
+        let links = list.text.split("href=\"/portal/requests/").skip(1);
+        links.filter(|link| link.starts_with(kind)).count()
+    };
+    assert_eq!((listed("refused_"), listed("call_")), (3, 1));
     gateway.stop().await;
 }
 

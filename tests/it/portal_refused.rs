@@ -213,6 +213,33 @@ async fn refused_requests_are_seen_by_those_who_see_their_keys() {
 }
 
 #[tokio::test]
+async fn what_the_playground_was_refused_is_shown_below_the_first_steps() {
+    let admin = Admin::open().await;
+    refused_playground(&admin).await;
+    for (listed, has_steps) in [(1, true), (2, false)] {
+        let page = admin.page("/portal").await;
+        assert_eq!(page.contains("Your first request"), has_steps, "{page}");
+        let latest = rows(&page, "Requests, newest first");
+        assert_eq!(latest.len(), 1 + listed, "{latest:?}");
+        assert!(latest[listed][7].contains("Invalid request"), "{latest:?}");
+        send(&admin.gateway, &admin.key, "order", "nope").await;
+    }
+}
+
+/// Sends a message to an unknown model in the playground.
+async fn refused_playground(admin: &Admin) -> Answer {
+    let playground = admin.browser.get("/portal/playground").await;
+    let token = playground.between("data-token=\"", "\"").to_owned();
+    let run = admin
+        .browser
+        .request(Method::POST, "/portal/playground/run");
+    let run = run
+        .header("origin", admin.browser.origin())
+        .header("x-form-token", token);
+    answer(run.json(&json!({ "model": "nope", "messages": [] }))).await
+}
+
+#[tokio::test]
 async fn the_list_has_pages_and_filters() {
     let admin = Admin::open().await;
     for number in 0..60 {
@@ -270,15 +297,7 @@ async fn the_list_has_pages_and_filters() {
         assert_eq!(refused.status, 400, "{wrong}");
     }
     // A key of the playground is a known key.
-    let playground = admin.browser.get("/portal/playground").await;
-    let token = playground.between("data-token=\"", "\"").to_owned();
-    let run = admin
-        .browser
-        .request(Method::POST, "/portal/playground/run");
-    let run = run
-        .header("origin", admin.browser.origin())
-        .header("x-form-token", token);
-    let refused = answer(run.json(&json!({ "model": "nope", "messages": [] }))).await;
+    let refused = refused_playground(&admin).await;
     let page = admin
         .page(&page_of(&admin.gateway, &refused.body["error"]))
         .await;

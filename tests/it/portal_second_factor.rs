@@ -176,6 +176,49 @@ async fn codes_cannot_be_guessed_or_used_in_parallel() {
     gateway.stop().await;
 }
 
+/// Who knows the password uses up the attempts with codes of the app. A recovery code still leads in.
+#[tokio::test]
+async fn wrong_codes_from_elsewhere_do_not_refuse_recovery_codes() {
+    const CODE: &str = "/portal/sign-in/code";
+    const THIEF: &str = "203.0.113.7";
+    const OWNER: &str = "198.51.100.1";
+    let gateway = TestGateway::start_set(&[("SERVER__TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let browser = Browser::signed_in(&gateway).await;
+    let mut app = App::set_up(&browser).await;
+    let (thief, owner) = (Browser::new(&gateway), Browser::new(&gateway));
+    for one in [&thief, &owner] {
+        asked(one, &browser.email).await;
+        one.get(CODE).await.assert_page();
+    }
+    let wrong = app.wrong();
+    let guesses = [wrong.as_str(), "aaaa-bbbb-cccc-dddd"];
+    for guess in guesses {
+        // A recovery code is one by its form, whatever the page says.
+        for field in [("", ""), ("recovery", "1")] {
+            for _ in 0..4 {
+                let fields = [("code", guess), field];
+                let refused = thief.post_from(THIEF, CODE, &fields).await;
+                assert_eq!(refused.status, 401, "{guess}");
+            }
+        }
+        let refused = thief.post_from(THIEF, CODE, &[("code", guess)]).await;
+        assert_eq!(refused.status, 429, "{guess}");
+    }
+    let code = app.code();
+    let refused = owner.post_from(OWNER, CODE, &[("code", &code)]).await;
+    assert_eq!(
+        refused.status, 429,
+        "codes of the app are counted everywhere"
+    );
+    let recovery = [("code", app.recovery[0].as_str()), ("recovery", "1")];
+    let refused = thief.post_from(THIEF, CODE, &recovery).await;
+    assert_eq!(refused.status, 429, "the right one too");
+    let signed_in = owner.post_from(OWNER, CODE, &recovery).await;
+    signed_in.assert_sent_to("/portal");
+    owner.get("/portal").await.assert_page();
+    gateway.stop().await;
+}
+
 /// A person who was invited by email, signed in.
 async fn gateway_person(gateway: &TestGateway, smtp: &FakeSmtp) -> Browser {
     let mut browser = Browser::new(gateway);

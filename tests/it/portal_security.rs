@@ -6,6 +6,7 @@ use reqwest::Method;
 use crate::support::{
     TestGateway,
     portal::{Browser, FORM, PASSWORD, encoded},
+    stripe::FakeStripe,
 };
 
 const PAGES: [&str; 11] = [
@@ -323,14 +324,16 @@ async fn assets_are_cached_and_unknown_paths_not_found() {
 #[tokio::test]
 async fn changes_of_a_day_are_bounded() {
     const DETAILS: &str = "/portal/billing/details";
-    let gateway = TestGateway::start().await;
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
     let (key, _) = browser.new_key("laptop").await;
+    let member = browser.member(&gateway, "developer").await.email;
     browser.get(DETAILS).await.assert_page();
     let ada = [("bill_to", "Ada")];
-    // The key and these are 300.
-    for _ in 0..23 {
-        let forms = (0..13).map(|_| browser.post(DETAILS, &ada));
+    // The key, the invitation and these are 300.
+    for together in [[13; 22].as_slice(), &[12]].concat() {
+        let forms = (0..together).map(|_| browser.post(DETAILS, &ada));
         for saved in join_all(forms).await {
             saved.assert_sent_to("/portal/billing");
         }
@@ -355,9 +358,27 @@ async fn changes_of_a_day_are_bounded() {
             .contains(">Ada</textarea>")
     );
     // What protects the account works on.
-    let delete = format!("/portal/keys/{key}/delete");
-    browser.get(&delete).await.assert_page();
-    assert_eq!(browser.post(&delete, &[]).await.status, 303);
+    let backoffice = &gateway.inside().backoffice;
+    let found = backoffice.person_by_email(&member).await.unwrap();
+    let id = found.unwrap().id;
+    browser.get("/portal/keys").await.assert_page();
+    for path in [
+        format!("/portal/keys/{key}/disable"),
+        format!("/portal/keys/{key}/delete"),
+        format!("/portal/members/{id}/remove"),
+        "/portal/billing/top-up/off".to_owned(),
+    ] {
+        let ended = browser.post(&path, &[]).await;
+        assert_eq!(ended.status, 303, "{path}: {}", ended.text);
+    }
+    let found = backoffice.person_by_email(&member).await.unwrap();
+    assert!(found.is_none(), "{member}");
+    let enable = format!("/portal/keys/{key}/enable");
+    assert_eq!(
+        browser.post(&enable, &[]).await.status,
+        429,
+        "it is counted"
+    );
     let other = Browser::signed_in(&gateway).await;
     other.get(DETAILS).await.assert_page();
     other

@@ -1,98 +1,23 @@
-//! Auto top-up: consent, the maximum of a month with parallel gateways and lost responses, and failed payments.
+//! Auto top-up: consent, whose card is charged, the maximum of a month with parallel gateways, and failed payments.
 
 use futures_util::future::join_all;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::{backoffice::Role, base::timestamp::now, gateway::top_ups};
+use tollgate::backoffice::Role;
 
 use crate::support::{
     TestGateway,
-    admin::{not_at_midnight, rows},
+    admin::rows,
     console::actions,
-    portal::{Browser, PASSWORD, Seen},
+    portal::{Browser, PASSWORD},
     smtp::FakeSmtp,
     stores,
     stripe::{FakeStripe, Fault, deliver, paid_and_saved},
+    top_ups::{balance, look, set, turn_on},
 };
 
 const DECLINED: &str =
     r#"{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds"}}"#;
-
-const AT_MAXIMUM: &str = "Monthly maximum reached.";
-
-async fn balance(gateway: &TestGateway, account_id: &str) -> String {
-    let path = format!("/operator/accounts/{account_id}");
-    let answer = gateway.operate(Method::GET, &path, None).await;
-    answer.assert_ok()["balance"].as_str().unwrap().to_owned()
-}
-
-/// Agrees to settings in these dollars.
-async fn set(browser: &Browser, [threshold, amount, monthly_max]: [&str; 3]) -> Seen {
-    browser.get("/portal/billing/top-up").await.assert_page();
-    let fields = [
-        ("threshold", threshold),
-        ("amount", amount),
-        ("monthly_max", monthly_max),
-        ("consent", "yes"),
-    ];
-    browser.post("/portal/billing/top-up", &fields).await
-}
-
-/// Turns it on with these dollars, and pays once; from then on the provider has this fault. The gateway's own job may
-/// look at the account at any time after that.
-async fn turn_on(
-    gateway: &TestGateway,
-    stripe: &FakeStripe,
-    browser: &Browser,
-    settings: [&str; 3],
-    fault: Option<Fault>,
-) {
-    // The tests are about one month.
-    not_at_midnight().await;
-    let leaving = set(browser, settings).await;
-    leaving.assert_page();
-    let session = leaving.between("/pay/", "\"").to_owned();
-    let request = stripe.requests().pop().unwrap();
-    assert_eq!(request.fields["customer_creation"], "always");
-    let usage = "payment_intent_data[setup_future_usage]";
-    assert_eq!(request.fields[usage], "off_session");
-    let checkout = request.fields["client_reference_id"].clone();
-    let cents: i64 = request.fields["line_items[0][price_data][unit_amount]"]
-        .parse()
-        .unwrap();
-    let billing = browser.get("/portal/billing").await;
-    assert!(billing.assert_page().contains("Waiting for a card"));
-    let event = paid_and_saved(&checkout, &session, cents);
-    stripe.break_with(fault);
-    deliver(gateway.public, &event).await.assert_ok();
-}
-
-/// A look at all accounts, so many minutes from now. The gateway's own job looks too. Payments are of the month that it is
-/// now.
-async fn look(gateway: &TestGateway, minutes: i64) {
-    let clock = || now() + 60 * minutes;
-    top_ups::round(gateway.inside(), clock).await.unwrap();
-}
-
-/// Turns it on with a fault at the provider, looks until an attempt is open, and mends the provider.
-async fn begin_and_lose(
-    gateway: &TestGateway,
-    stripe: &FakeStripe,
-    browser: &Browser,
-    fault: Fault,
-) {
-    turn_on(gateway, stripe, browser, ["5000", "20", "20"], Some(fault)).await;
-    for minutes in [0, 4] {
-        look(gateway, minutes).await;
-    }
-    let sent = stripe.requests();
-    assert!(
-        sent.iter()
-            .any(|sent| sent.fields.contains_key("metadata[top_up]"))
-    );
-    stripe.break_with(None);
-}
 
 /// Two people leave for the provider's page, and the first one pays: the card is not charged by what the second agreed to.
 #[tokio::test]
@@ -101,7 +26,7 @@ async fn a_card_is_saved_only_for_the_settings_that_it_paid_for() {
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
     let mut left = Vec::new();
-    for settings in [["5", "20", "50"], ["5000", "500", "1000"]] {
+    for settings in [["5", "20", "50"], ["5000", "500", "500"]] {
         let leaving = set(&browser, settings).await;
         leaving.assert_page();
         let session = leaving.between("/pay/", "\"").to_owned();
@@ -124,6 +49,40 @@ async fn a_card_is_saved_only_for_the_settings_that_it_paid_for() {
         ["1520.000000", "2020.000000"].contains(&balance.as_str()),
         "{balance}"
     );
+    gateway.stop().await;
+}
+
+/// A card is not charged by settings of another member, who has to pay with their own.
+#[tokio::test]
+async fn settings_of_another_member_do_not_charge_the_saved_card() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let browser = Browser::signed_in(&gateway).await;
+    turn_on(&gateway, &stripe, &browser, ["5", "20", "50"], None).await;
+    let other = browser.member(&gateway, "billing").await;
+    let form = other.get("/portal/billing/top-up").await;
+    let replaces = format!("The card of {} is not charged any more.", browser.email);
+    for told in ["Continue to payment", &replaces] {
+        assert!(form.assert_page().contains(told), "{told}: {}", form.text);
+    }
+    let leaving = set(&other, ["5000", "500", "500"]).await;
+    leaving.assert_page();
+    let session = leaving.between("/pay/", "\"").to_owned();
+    let request = stripe.requests().pop().unwrap();
+    let checkout = request.fields["client_reference_id"].clone();
+    look(&gateway, 0).await;
+    look(&gateway, 4).await;
+    assert_eq!(stripe.charged().len(), 0);
+    let account = &browser.account_id;
+    assert_eq!(balance(&gateway, account).await, "1020.000000");
+    let billing = other.get("/portal/billing").await;
+    assert!(billing.assert_page().contains("Waiting for a card"));
+    let event = paid_and_saved(&checkout, &session, 50_000);
+    deliver(gateway.public, &event).await.assert_ok();
+    look(&gateway, 8).await;
+    look(&gateway, 12).await;
+    assert_eq!(stripe.charged().into_values().sum::<i64>(), 50_000);
+    assert_eq!(balance(&gateway, account).await, "2020.000000");
     gateway.stop().await;
 }
 
@@ -223,136 +182,6 @@ async fn credit_is_bought_up_to_the_maximum_of_the_month() {
         assert!(billing.assert_page().contains("Auto top-up is on."));
         let undo = "action=\"/portal/billing/top-up/off\"";
         assert_eq!(billing.text.contains(undo), undone, "{amount}");
-    }
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn a_lost_response_charges_and_credits_once() {
-    let stripe = FakeStripe::start().await;
-    let gateway = TestGateway::start_with(&stripe.section()).await;
-    let browser = Browser::signed_in(&gateway).await;
-    let fault = Some(Fault::Hang);
-    turn_on(&gateway, &stripe, &browser, ["5000", "20", "20"], fault).await;
-    for minutes in (0..12).step_by(4) {
-        look(&gateway, minutes).await;
-    }
-    assert_eq!(stripe.charged().len(), 1);
-    assert_eq!(balance(&gateway, &browser.account_id).await, "1020.000000");
-    let billing = browser.get("/portal/billing").await;
-    for told in [
-        "Processing",
-        "$0.00 of $20.00 bought this month (UTC). $20.00 pending.<",
-    ] {
-        assert!(billing.assert_page().contains(told), "{told}");
-    }
-    assert!(!billing.text.contains(AT_MAXIMUM));
-    stripe.break_with(None);
-    look(&gateway, 16).await;
-    look(&gateway, 20).await;
-    assert_eq!(stripe.charged().len(), 1);
-    assert_eq!(balance(&gateway, &browser.account_id).await, "1040.000000");
-    let billing = browser.get("/portal/billing").await;
-    for told in ["$20.00 of $20.00 bought this month (UTC).<", AT_MAXIMUM] {
-        assert!(billing.assert_page().contains(told), "{told}");
-    }
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn an_open_attempt_is_not_sent_again_once_it_is_turned_off() {
-    let stripe = FakeStripe::start().await;
-    let gateway = TestGateway::start_with(&stripe.section()).await;
-    // Whether the lost request has arrived or failed, it is only looked up.
-    let no_trace = Fault::Answer(500, "{}");
-    for (fault, closes, shown, sum) in [
-        (Fault::Hang, false, "Paid", "1040.000000"),
-        (Fault::Hang, true, "Paid", "1040.000000"),
-        (no_trace, false, "Outcome unknown", "1020.000000"),
-        (no_trace, true, "Outcome unknown", "1020.000000"),
-    ] {
-        let browser = Browser::signed_in(&gateway).await;
-        let account = browser.account_id.clone();
-        begin_and_lose(&gateway, &stripe, &browser, fault).await;
-        if closes {
-            let path = format!("/operator/accounts/{account}");
-            let close = Some(json!({ "closed": true }));
-            gateway
-                .operate(Method::PATCH, &path, close)
-                .await
-                .assert_ok();
-        } else {
-            browser.get("/portal/billing").await.assert_page();
-            let off = browser.post("/portal/billing/top-up/off", &[]).await;
-            off.assert_sent_to("/portal/billing");
-        }
-        for minutes in [8, 12] {
-            look(&gateway, minutes).await;
-        }
-        assert!(stripe.requests().is_empty(), "{shown}, closed: {closes}");
-        assert_eq!(balance(&gateway, &account).await, sum);
-        let billing = browser.get("/portal/billing").await;
-        let payments = rows(billing.assert_page(), "Latest payments, newest first");
-        let is_automatic = |row: &&Vec<String>| row[1].contains("Auto top-up");
-        let attempt = payments.iter().find(is_automatic).unwrap();
-        assert_eq!(attempt[3], shown, "{payments:?}");
-        let log = actions(&gateway, Some(&account)).await;
-        let recorded = |what| log.iter().any(|action| action.what == what);
-        let is_unknown = shown == "Outcome unknown";
-        assert_eq!(recorded("top_up.fail"), is_unknown && !closes);
-        assert_eq!(recorded("top_up.pause"), is_unknown && closes);
-    }
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn an_open_attempt_is_not_sent_again_once_other_settings_are_agreed_to() {
-    let stripe = FakeStripe::start().await;
-    let gateway = TestGateway::start_with(&stripe.section()).await;
-    let no_trace = Fault::Answer(500, "{}");
-    let unknown = "$10.00 of $30.00 bought this month (UTC). $20.00 with unknown outcome";
-    for (fault, bought, sum) in [
-        (Fault::Hang, "$30.00 of $30.00 bought", "1050.000000"),
-        (no_trace, unknown, "1030.000000"),
-    ] {
-        let browser = Browser::signed_in(&gateway).await;
-        let account = browser.account_id.clone();
-        begin_and_lose(&gateway, &stripe, &browser, fault).await;
-        let form = browser.get("/portal/billing/top-up").await;
-        assert!(form.assert_page().contains(">Save</button>"));
-        let saved = set(&browser, ["5000", "10", "30"]).await;
-        saved.assert_sent_to("/portal/billing");
-        for minutes in [8, 12, 16] {
-            look(&gateway, minutes).await;
-        }
-        let sent = stripe.requests();
-        let amounts: Vec<_> = sent.iter().map(|sent| &sent.fields["amount"]).collect();
-        assert_eq!(amounts, ["1000"], "20 dollars count, so one more is bought");
-        assert_eq!(balance(&gateway, &account).await, sum);
-        let billing = browser.get("/portal/billing").await;
-        for told in [bought, AT_MAXIMUM, ">On<"] {
-            assert!(billing.assert_page().contains(told), "{told}");
-        }
-        let log = actions(&gateway, Some(&account)).await;
-        let recorded = |what| log.iter().any(|action| action.what == what);
-        assert!(!recorded("top_up.pause"));
-        assert_eq!(recorded("top_up.fail"), bought == unknown);
-    }
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn after_a_day_an_attempt_is_looked_up_and_not_sent_again() {
-    let stripe = FakeStripe::start().await;
-    let gateway = TestGateway::start_with(&stripe.section()).await;
-    let browser = Browser::signed_in(&gateway).await;
-    let fault = Fault::Answer(500, "{}");
-    begin_and_lose(&gateway, &stripe, &browser, fault).await;
-    look(&gateway, 23 * 60 + 10).await;
-    assert!(stripe.requests().is_empty());
-    let billing = browser.get("/portal/billing").await;
-    for told in ["Outcome unknown", "we could not find out whether"] {
-        assert!(billing.assert_page().contains(told), "{told}");
     }
     gateway.stop().await;
 }

@@ -211,6 +211,30 @@ async fn a_port_in_use_is_named() {
     );
 }
 
+/// The way out is one that `tollgate dev` has, not an option of `tollgate serve`.
+#[tokio::test]
+async fn a_file_of_another_version_can_be_moved_away() {
+    let data = TempDir::new().unwrap();
+    let file = data.path().join("tollgate.portal.db");
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.pragma_update(None, "user_version", 999).unwrap();
+    drop(other);
+    let path = data.path().to_str().unwrap();
+    let refused = run(
+        &["dev", "--port", "0", "--operator-port", "0", "--data", path],
+        &[],
+    );
+    assert_eq!(refused.status.code(), Some(1));
+    let stderr = text(&refused.stderr);
+    let advice = format!("Move {} away", file.display());
+    for told in ["another version of tollgate", &advice] {
+        assert!(stderr.contains(told), "{told}: {stderr}");
+    }
+    assert!(!stderr.contains("--without-console-changes"), "{stderr}");
+    std::fs::rename(&file, data.path().join("away.db")).unwrap();
+    let (_process, _) = Process::dev(data.path()).await;
+}
+
 /// Runs an operator's command against a running gateway; returns its exit code, stdout and stderr.
 fn operator(environment: &BTreeMap<String, String>, arguments: &[&str]) -> (i32, String, String) {
     let names = ["TOLLGATE_OPERATOR_URL", "TOLLGATE_OPERATOR_TOKEN"];

@@ -270,7 +270,24 @@ async fn check_queries_the_tools_data_sources() {
     }
 }
 
-/// Changes of the console have prices, so a gateway that cannot read them starts only if its operator says so.
+#[test]
+fn check_says_that_a_database_cannot_be_asked_for_the_changes_of_the_console() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let nobody = "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+                  store.url = \"postgres://tollgate@127.0.0.1:1/tollgate\"\n\
+                  limits.url = \"redis://127.0.0.1:1/\"\nproviders.play.kind = \"simulator\"\n\
+                  deployments = [{ model = \"*\", provider = \"play\" }]\n";
+    std::fs::write(&config, nobody).unwrap();
+    let (code, stdout, _) = check(&config);
+    assert_eq!(code, 1, "{stdout}");
+    for wrong in ["changes of the console: cannot be read: ", "store: "] {
+        assert!(stdout.contains(&format!("wrong {wrong}")), "{stdout}");
+    }
+}
+
+/// Changes of the console have prices, so a gateway that cannot read them starts only if its operator says so, and a check
+/// says so before that.
 #[tokio::test]
 async fn serve_needs_the_changes_of_the_console() {
     if files_only("it damages the portal's file") {
@@ -288,6 +305,9 @@ async fn serve_needs_the_changes_of_the_console() {
     let damaged = folder.path().join("tollgate.portal.db");
     std::fs::write(damaged, "garbage".repeat(999)).unwrap();
     let token = [("TOLLGATE_OPERATOR_TOKEN", OPERATOR_TOKEN)];
+    let (code, stdout, _) = check(&config);
+    let said = "wrong changes of the console: cannot be read: ";
+    assert!(code == 1 && stdout.contains(said), "{stdout}");
     let serve = ["serve", "--config", config.to_str().unwrap()];
     let refused = Process::start(&serve, &token).ended().await;
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);

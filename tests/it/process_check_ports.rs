@@ -120,8 +120,15 @@ async fn a_check_beside_a_running_gateway_is_no_failure() {
     let (ok, states, report) = check(&beside, "127.0.0.1:0".parse().unwrap(), public);
     assert!(!ok && states[1].as_deref() == Some("wrong"), "{report}");
     // Both listeners at one address: no gateway can start like this.
-    for other in [public, SocketAddr::from(([0, 0, 0, 0], public.port()))] {
-        let (ok, _, report) = check(&config, public, other);
+    let every = SocketAddr::from(([0, 0, 0, 0], public.port()));
+    let every_v6 = SocketAddr::from(([0_u16; 8], public.port()));
+    for (public, operator) in [
+        (public, public),
+        (public, every),
+        (public, every_v6),
+        (every_v6, every),
+    ] {
+        let (ok, _, report) = check(&config, public, operator);
         let words = "where `server.listen` takes requests";
         assert!(!ok && report.to_string().contains(words), "{report}");
     }

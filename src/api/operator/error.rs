@@ -129,7 +129,9 @@ impl OperatorError {
             Self::Body(error) => return error.envelope(),
             Self::Backoffice(BackofficeError::EmailTaken) => conflict("email_taken"),
             Self::Backoffice(BackofficeError::LastOwner) => conflict("last_owner"),
-            Self::Backoffice(BackofficeError::Unavailable(_)) => (
+            Self::Backoffice(
+                BackofficeError::Unavailable(_) | BackofficeError::OtherVersion(_),
+            ) => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",
                 Some("store_unavailable"),
@@ -203,7 +205,9 @@ impl IntoResponse for OperatorError {
                 | LedgerError::Stopped
                 | LedgerError::Unavailable),
             ) => error.to_string(),
-            Self::Backoffice(error @ BackofficeError::Unavailable(_)) => error.to_string(),
+            Self::Backoffice(
+                error @ (BackofficeError::Unavailable(_) | BackofficeError::OtherVersion(_)),
+            ) => error.to_string(),
             _ => "the request was refused".into(),
         };
         let mut response = self.envelope().into_response();

@@ -60,13 +60,7 @@ impl Stripe {
 
     async fn charge_card(&self, payment: &CardPayment<'_>) -> Result<CardOutcome, BeginError> {
         // The card is that of the payment with which it was saved.
-        let Some(saved) = self.intent(payment.card).await? else {
-            // A wrong key of the operator's is no reason to forget the cards of customers.
-            return Err(BeginError(
-                "the payment with which the card was saved is not known: is the key of another account or mode?"
-                    .into(),
-            ));
-        };
+        let saved = self.intent(payment.card).await?;
         let Some(card) = saved.card() else {
             return Ok(CardOutcome::Refused("no card is saved".into()));
         };
@@ -93,7 +87,7 @@ impl Stripe {
         sent: &SentPayment<'_>,
     ) -> Result<Option<CardOutcome>, BeginError> {
         let intent = match (sent.session, sent.customer) {
-            (Some(id), _) => self.intent(id).await?,
+            (Some(id), _) => Some(self.intent(id).await?),
             (None, Some(customer)) => self.intent_of(customer, sent).await?,
             (None, None) => None,
         };
@@ -101,12 +95,12 @@ impl Stripe {
         intent.map(outcome).transpose()
     }
 
-    /// The payment intent with this ID; `None` if there is none.
-    async fn intent(&self, id: &str) -> Result<Option<Intent>, BeginError> {
+    /// The payment intent with this ID, which Stripe has told.
+    async fn intent(&self, id: &str) -> Result<Intent, BeginError> {
         let (status, body) = self.send(&intent_path(id)?, None).await?;
         match status {
-            StatusCode::OK => Intent::parse(&body).map(Some).ok_or_else(strange),
-            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::OK => Intent::parse(&body).ok_or_else(strange),
+            StatusCode::NOT_FOUND => Err(not_known("payment")),
             _ => Err(BeginError(refusal(status, &body))),
         }
     }
@@ -124,7 +118,7 @@ impl Stripe {
                 let intents = Intents::parse(&body).ok_or_else(strange)?;
                 Ok(intents.of(sent.checkout))
             }
-            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::NOT_FOUND => Err(not_known("customer")),
             _ => Err(BeginError(refusal(status, &body))),
         }
     }
@@ -330,6 +324,14 @@ fn intents_path(customer: &str, since: i64) -> Result<String, BeginError> {
 fn is_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain)
+}
+
+/// An ID that Stripe has told is unknown there. A wrong key of the operator's is no reason to give up payments or to forget
+/// the cards of customers.
+fn not_known(what: &str) -> BeginError {
+    BeginError(format!(
+        "the {what} is not known there: is the key of another account or mode?"
+    ))
 }
 
 fn strange() -> BeginError {

@@ -112,9 +112,11 @@ impl PostgresStore {
         connection: &Connected,
         statements: &[Statement],
     ) -> Result<Vec<Row>, Error> {
-        if let [Statement { sql, values }] = statements {
+        if let [Statement { sql, values }] = statements
+            && sql.starts_with("SELECT ")
+        {
             // Sent at once, so that reading a session takes one round trip. Should the first fail, the statement is a
-            // transaction of its own.
+            // transaction of its own, so it must change nothing.
             let values: Vec<_> = values.iter().map(typed).collect();
             let begin = connection.batch_execute(&self.begin);
             let run = connection.query_typed(sql, &values);
@@ -185,4 +187,27 @@ fn row(row: &tokio_postgres::Row) -> Result<Row, Error> {
         Ok(value.unwrap_or(Value::Null))
     });
     Ok(Row::new(values.collect::<Result<_, Error>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{backoffice::sql::statement, db::testing::postgres_server::PostgresServer};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_change_is_not_made_outside_its_transaction() {
+        let address = Address::parse(&PostgresServer::shared().database()).unwrap();
+        let mut store = PostgresStore::new(address, Duration::from_secs(20));
+        let count = [statement("SELECT count(*) FROM backoffice_spent", [])];
+        store.run(&count).await.unwrap();
+        let begin = std::mem::replace(&mut store.begin, "no statement".into());
+        let insert = statement(
+            "INSERT INTO backoffice_spent (digest, claim, expires_at) VALUES ('a', 'b', 1)",
+            [],
+        );
+        assert!(store.run(&[insert]).await.is_err());
+        store.begin = begin;
+        let mut rows = store.run(&count).await.unwrap();
+        assert_eq!(rows[0].int().unwrap(), 0);
+    }
 }

@@ -13,6 +13,8 @@ contract!(
     a_claim_keeps_others_away_until_its_end,
     a_claim_that_ran_out_begins_nothing,
     settings_that_were_changed_neither_begin_nor_are_paused,
+    settings_of_another_person_forget_the_card,
+    settings_end_with_the_person_who_agreed_to_them,
     people_are_told_of_a_maximum_once_a_month,
 );
 
@@ -70,7 +72,7 @@ async fn settings_wait_for_a_card_and_forget_it_when_a_payment_fails(given: Give
         (on.state, on.consent.as_str()),
         (TopUpState::On, "I agree.")
     );
-    assert_eq!(on.card, Some(("cus_1".into(), "pi_1".into())));
+    assert_eq!(on.saved_card(), Some(("cus_1", "pi_1")));
     // A saved card stays while settings change, and is not replaced.
     let set = backoffice.set_top_up(&settings("acct_1")).await.unwrap();
     assert_eq!((set.state, &set.card), (TopUpState::On, &on.card));
@@ -288,16 +290,114 @@ async fn settings_that_were_changed_neither_begin_nor_are_paused(given: Given) {
     assert!(set.allows(&begun.unwrap()));
 }
 
+async fn settings_of_another_person_forget_the_card(given: Given) {
+    let backoffice = &given.backoffice;
+    let ada = turned_on(&given, "acct_1").await;
+    let attempt = backoffice.begin_attempt(&ada, NOW, NOW).await;
+    let attempt = attempt.unwrap().unwrap();
+    for is_off in [false, true] {
+        turned_on(&given, "acct_2").await;
+        if is_off {
+            backoffice.turn_off_top_up("acct_2").await.unwrap();
+        }
+        let of_grace = NewTopUp {
+            consent_by: "grace@example.com".into(),
+            ..settings("acct_2")
+        };
+        let set = backoffice.set_top_up(&of_grace).await.unwrap();
+        assert_eq!((set.state, set.saved_card()), (TopUpState::Waiting, None));
+        let begun = backoffice.begin_attempt(&set, NOW, NOW).await;
+        assert_eq!(begun.unwrap(), None, "no card can be charged");
+        // It does not come back with the person either.
+        let again = backoffice.set_top_up(&settings("acct_2")).await.unwrap();
+        assert_eq!((again.state, again.card), (TopUpState::Waiting, None));
+    }
+    // An open attempt is not charged, and can be looked up.
+    let of_grace = NewTopUp {
+        consent_by: "grace@example.com".into(),
+        ..settings("acct_1")
+    };
+    let set = backoffice.set_top_up(&of_grace).await.unwrap();
+    assert!(!set.allows(&attempt));
+    assert_eq!(set.customer.as_deref(), Some("cus_1"));
+    let agreed = ("stripe", set.consent_id.as_str());
+    let saved = backoffice.save_card("acct_1", agreed, ("cus_2", "pi_2"));
+    assert!(saved.await.unwrap());
+    let on = backoffice.top_up("acct_1").await.unwrap().unwrap();
+    assert_eq!(on.saved_card(), Some(("cus_2", "pi_2")));
+}
+
+async fn settings_end_with_the_person_who_agreed_to_them(given: Given) {
+    let backoffice = &given.backoffice;
+    turned_on(&given, "acct_2").await;
+    for (number, by_operator) in [(1, false), (2, true)] {
+        let ada = given.person("ada@example.com").await;
+        let grace = given.person("grace@example.com").await;
+        let on = turned_on(&given, "acct_1").await;
+        // They are of the person, whatever their address is.
+        let session = given.session(number, &ada, NOW).await;
+        let renamed = backoffice.change_email(&ada.id, "lovelace@example.com", &session);
+        let renamed = renamed.await.unwrap().unwrap();
+        let same = backoffice.top_up("acct_1").await.unwrap().unwrap();
+        assert_eq!(same.consent_by, "lovelace@example.com");
+        assert_eq!(
+            (same.state, same.consent_id),
+            (TopUpState::On, on.consent_id.clone())
+        );
+        backoffice.remove_person(&grace.id).await.unwrap();
+        assert!(
+            backoffice
+                .top_up("acct_1")
+                .await
+                .unwrap()
+                .unwrap()
+                .saved_card()
+                .is_some()
+        );
+        if by_operator {
+            backoffice.remove_person(&renamed.id).await.unwrap();
+        } else {
+            assert!(
+                backoffice.remove_member(&renamed).await.is_err(),
+                "the last owner"
+            );
+            let kept = backoffice.top_up("acct_1").await.unwrap().unwrap();
+            assert_eq!(kept.state, TopUpState::On);
+            let eve = given.person("eve@example.com").await;
+            backoffice.remove_member(&renamed).await.unwrap();
+            backoffice.remove_person(&eve.id).await.unwrap();
+        }
+        let left = backoffice.top_up("acct_1").await.unwrap().unwrap();
+        assert_eq!((left.state, left.saved_card()), (TopUpState::Paused, None));
+        assert_eq!(
+            left.problem.as_deref(),
+            Some("the member who turned it on has left")
+        );
+        assert_eq!(backoffice.begin_attempt(&on, NOW, NOW).await.unwrap(), None);
+        let other = backoffice.top_up("acct_2").await.unwrap().unwrap();
+        assert_eq!(
+            (other.state, other.consent_by.as_str()),
+            (TopUpState::On, "ada@example.com")
+        );
+    }
+}
+
 async fn people_are_told_of_a_maximum_once_a_month(given: Given) {
-    let on = turned_on(&given, "acct_1").await;
+    turned_on(&given, "acct_1").await;
+    let claim = async |now| {
+        let claimed = given.backoffice.claim_top_ups(now, now + 100, 10).await;
+        claimed.unwrap().remove(0)
+    };
+    let on = claim(NOW).await;
     let told = async |top_up: &TopUp, month| {
         let told = given.backoffice.tell_of_maximum(top_up, month).await;
         told.unwrap()
     };
-    assert_eq!(
-        [told(&on, 1_000).await, told(&on, 1_000).await],
-        [true, false]
-    );
+    assert!(told(&on, 1_000).await);
+    assert!(told(&on, 1_000).await, "a transaction that is repeated");
+    let (stale, on) = (on, claim(NOW + 100).await);
+    assert!(!told(&on, 1_000).await, "the next look");
+    assert!(!told(&stale, 1_500).await, "claimed since");
     let set = given.backoffice.set_top_up(&settings("acct_1")).await;
     let set = set.unwrap();
     assert_eq!(set.told_month, 1_000);
@@ -307,4 +407,6 @@ async fn people_are_told_of_a_maximum_once_a_month(given: Given) {
         "these settings are not there any more"
     );
     assert!(told(&set, 2_000).await);
+    let on = claim(NOW + 200).await;
+    assert_eq!((on.told_month, told(&on, 2_000).await), (2_000, false));
 }

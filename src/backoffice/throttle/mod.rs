@@ -80,11 +80,20 @@ impl Attempt {
         ])
     }
 
-    /// A code of a person's second factor, by someone who knows the password. It is counted for the person alone: codes
+    /// A code of a person's authenticator app, by someone who knows the password. It is counted for the person alone: codes
     /// are short, and the password keeps strangers from using up the attempts.
     pub(crate) fn second_factor(person_id: &str, peer: IpAddr) -> Self {
         Self(vec![
             limit(&["second factor", person_id], PER_PERSON),
+            counted_only(of_network(peer)),
+        ])
+    }
+
+    /// A recovery code of a person, by someone who knows the password. It is too long to be guessed, so attempts elsewhere,
+    /// and wrong codes of the app, do not refuse it: a thief of the password must not lock out its owner.
+    pub(crate) fn recovery_code(person_id: &str, peer: IpAddr) -> Self {
+        Self(vec![
+            limit(&["recovery code", &network(peer), person_id], PER_PERSON),
             counted_only(of_network(peer)),
         ])
     }
@@ -355,6 +364,18 @@ mod tests {
         assert!((1..=901).contains(&wait), "{wait}");
         let other = Attempt::second_factor("person_2", ip(HERE));
         assert!(throttle.attempt(&other).is_ok());
+    }
+
+    #[test]
+    fn recovery_codes_are_limited_by_network_and_apart_from_the_app() {
+        let throttle = Throttle::default();
+        until_refused(&throttle, |_| Attempt::second_factor("person_1", ip(HERE)));
+        let here = |_| Attempt::recovery_code("person_1", ip(HERE));
+        assert_eq!(until_refused(&throttle, here).0, most(PER_PERSON));
+        for (person, peer) in [("person_1", elsewhere(1)), ("person_2", ip(HERE))] {
+            let own = Attempt::recovery_code(person, peer);
+            assert!(throttle.attempt(&own).is_ok(), "{person} {peer}");
+        }
     }
 
     #[test]

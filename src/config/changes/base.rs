@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Applied, Revision,
+    Applied, Changes, Revision,
     entries::{Original, as_table},
     secrets, text,
 };
@@ -138,6 +138,15 @@ impl Base {
     /// The files with secrets that the file and the environment name.
     pub(crate) fn secret_files(&self) -> Vec<NamedFile> {
         paths::named_files(&self.document, &self.folder)
+    }
+
+    /// Those that these changes of the console name, and others that stay with them.
+    pub(crate) fn secret_files_with(&self, changes: &Changes) -> Vec<NamedFile> {
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let (applied, _) = Applied::to(self, changes);
+        paths::named_files(&applied.document, &self.folder)
     }
 
     /// Whether a setting takes effect with a restart alone.

@@ -36,11 +36,11 @@ impl Error {
     }
 
     /// Whether a transient error says that no operation would succeed: the server is not there, or serves no
-    /// connection.
+    /// connection. A timeout says it too, unless the query is to blame; who sets the timeout logs that.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
-            // A lock that is not available, and transactions that collided, concern one operation.
-            Self::Refused { code, .. } => code != "55P03" && !code.starts_with("40"),
+            // Others concern one operation: a cancelled statement, a full disk, a lock, a collision of transactions.
+            Self::Refused { code, .. } => is_outage_code(code),
             Self::NotConnected { .. } | Self::Broken(_) | Self::TimedOut => true,
             Self::Unexpected(_) => false,
         }
@@ -63,6 +63,14 @@ fn is_transient_code(code: &str) -> bool {
     classes.iter().any(|class| code.starts_with(class)) || codes.contains(&code)
 }
 
+fn is_outage_code(code: &str) -> bool {
+    // Shutdowns and crashes, but not 57014, a cancelled statement; connection exceptions.
+    let classes = ["57P", "08"];
+    // Too many connections; read-only transaction, after the server became a replica.
+    let codes = ["53300", "25006"];
+    classes.iter().any(|class| code.starts_with(class)) || codes.contains(&code)
+}
+
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
         if let Some(refusal) = error.as_db_error() {
@@ -81,5 +89,37 @@ impl From<tokio_postgres::Error> for Error {
             return Self::Broken(message);
         }
         Self::Unexpected(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_one_operation_is_no_outage() {
+        for (code, is_transient, is_outage) in [
+            ("57P01", true, true),
+            ("57P03", true, true),
+            ("08006", true, true),
+            ("53300", true, true),
+            ("25006", true, true),
+            ("57014", true, false),
+            ("53100", true, false),
+            ("53200", true, false),
+            ("55P03", true, false),
+            ("40001", true, false),
+            ("23505", false, false),
+        ] {
+            let refused = Error::Refused {
+                code: code.to_owned(),
+                message: String::new(),
+            };
+            let found = (refused.is_transient(), refused.is_outage());
+            assert_eq!(found, (is_transient, is_outage), "{code}");
+        }
+        for error in [Error::TimedOut, Error::Broken(String::new())] {
+            assert!(error.is_outage(), "{error}");
+        }
     }
 }

@@ -155,7 +155,7 @@ impl Metrics {
         if let Some(telemetry) = telemetry {
             registry.register(
                 "dropped_spans",
-                "Spans that could not be sent to the collector",
+                "Spans that could not be sent to the collector, or that it refused",
                 telemetry.dropped(),
             );
         }

@@ -161,9 +161,9 @@ impl Buffer {
     }
 
     /// Keeps records that could not be written, beside newer ones.
-    pub(super) fn put_back(&mut self, records: &[RefusedRequest]) {
+    pub(super) fn put_back(&mut self, records: Vec<RefusedRequest>) {
         let newer = self.take_records();
-        for refused in records.iter().cloned().chain(newer) {
+        for refused in records.into_iter().chain(newer) {
             self.keep(refused);
         }
     }

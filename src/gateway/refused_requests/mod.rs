@@ -25,9 +25,8 @@ use crate::{
     },
 };
 
-/// Records in one transaction.
-const RECORDS_AT_ONCE: usize = 200;
-/// Counts in one transaction.
+/// Records in one transaction, and counts in one. PostgreSQL takes a round trip for each, within the deadline of an operation.
+const RECORDS_AT_ONCE: usize = 50;
 const COUNTS_AT_ONCE: usize = 50;
 
 pub(crate) struct RefusedRequests {
@@ -97,7 +96,7 @@ impl Drop for Taken<'_> {
             return;
         }
         let mut buffer = self.from.buffer();
-        buffer.put_back(&records);
+        buffer.put_back(records);
         buffer.put_back_unresolved(unresolved);
     }
 }

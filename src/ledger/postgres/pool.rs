@@ -62,7 +62,7 @@ impl Pool {
         let running = connection.query_typed(query, parameters);
         let rows = timeout(TIMEOUT, running)
             .await
-            .map_err(|_| Error::TimedOut)?;
+            .map_err(|_| timed_out(query))?;
         let rows = rows?;
         self.put_back(connection);
         Ok(rows)
@@ -90,7 +90,7 @@ impl Pool {
         let running = connection.execute_typed(query, parameters);
         let rows = timeout(TIMEOUT, running)
             .await
-            .map_err(|_| Error::TimedOut)?;
+            .map_err(|_| timed_out(query))?;
         let rows = rows?;
         self.put_back(connection);
         Ok(rows)
@@ -99,4 +99,14 @@ impl Pool {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connected>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Logs the query, whose values are parameters: the server may be there, and the query be too slow for it.
+fn timed_out(query: &str) -> Error {
+    tracing::warn!(
+        query,
+        "a query of the ledger had no response within {} s",
+        TIMEOUT.as_secs()
+    );
+    Error::TimedOut
 }

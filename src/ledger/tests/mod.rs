@@ -390,10 +390,14 @@ pub(crate) async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
         let found = ledger.calls_page(&page).await.unwrap();
         assert!(found.calls.len() <= page.limit);
         ids.extend(found.calls.iter().map(|call| call.id));
-        let Some(next) = found.next(page.limit) else {
+        let is_full = found.calls.len() >= page.limit;
+        let last = found.calls.last().filter(|_| is_full);
+        let last = last.map(|call| (call.ended_ms, call.id));
+        let searched_to = found.searched_to_ms.map(|ms| (ms, CallId(0)));
+        page.before = last.or(searched_to);
+        if page.before.is_none() {
             return ids;
-        };
-        page.before = Some(next);
+        }
     }
 }
 

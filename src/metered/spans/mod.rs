@@ -121,7 +121,7 @@ impl Spans {
         }
     }
 
-    /// The provider has begun to answer, with its first text or tool call at this time if it streams.
+    /// The provider has begun to answer, with its first output ([`Part::is_token`]) at this time if it streams.
     pub(crate) fn first_chunk(&mut self, at: Option<Instant>) {
         if let (Some(span), Some(at)) = (&mut self.attempt, at) {
             let seconds = span.elapsed() - at.elapsed().as_secs_f64();

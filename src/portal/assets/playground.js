@@ -82,7 +82,8 @@
   const submit = async () => {
     const text = message.value.trim();
     if (running.size > 0 || !text) return message.focus();
-    if (isEditing) views.get(turns.pop())?.element.remove();
+    const replaced = isEditing ? turns.pop() : null;
+    views.get(replaced)?.element.remove();
     const before = [...turns];
     const answers = selects().map((select) => ({ model: select.value, text: "", state: "waiting", request: newRequestId() }));
     const requests = answers.map(({ model }, column) => requestOf(column, model, before, text));
@@ -99,17 +100,25 @@
     message.focus();
     scrollTo(0, document.documentElement.scrollHeight);
     await Promise.all(runs);
-    ended(turn);
+    ended(turn, replaced);
   };
 
-  const ended = (turn) => {
+  // `replaced` is the turn that was edited and sent again, if it was.
+  const ended = (turn, replaced) => {
     const { answers } = turn;
     const named = (words) => answers.map((answer) => `${answers.length > 1 ? `${answer.model}: ` : ""}${words(answer)}`).join(" ");
     if (answers.every(({ state }) => state === "failed")) {
       // Nothing came of it, so it can be changed and sent again.
       turns = turns.filter((other) => other !== turn);
       views.get(turn)?.element.remove();
-      if (!message.value) message.value = turn.text;
+      if (replaced) {
+        turns.push(replaced);
+        conversation.append(views.get(replaced).element);
+      }
+      if (!message.value) {
+        message.value = turn.text;
+        isEditing = Boolean(replaced);
+      }
       const words = answers.map((answer) => [answers.length > 1 ? `${answer.model}: ` : "", ...problem(answer), " "]);
       status.replaceChildren(...words.flat());
     } else if (answers.some(({ state }) => state === "stopped")) {

@@ -183,9 +183,11 @@ async fn page(
 ) -> Result<Page, PortalError> {
     let payments = gateway.payments.as_ref().ok_or(PortalError::NotFound)?;
     let stored = gateway.backoffice.top_up(&me.account.id).await?;
-    let has_card = stored
+    let usable = stored
         .as_ref()
-        .is_some_and(|stored| stored.card.is_some() && stored.provider == payments.provider.key());
+        .filter(|stored| stored.card.is_some() && stored.provider == payments.provider.key());
+    let card_of = usable.map(|stored| stored.consent_by.as_str());
+    let has_card = card_of == Some(me.person.email.as_str());
     let is_on = stored
         .as_ref()
         .is_some_and(|stored| stored.state == TopUpState::On);
@@ -218,7 +220,10 @@ async fn page(
             @if has_card || payments.is_test() {
                 button.primary type="submit" { @if is_on { "Save" } @else { "Turn on" } }
             } @else {
-                p.muted { "To save your card, you buy this amount once now, on " (payments.provider.name()) "’s page." }
+                p.muted {
+                    "To save your card, you buy this amount once now, on " (payments.provider.name()) "’s page."
+                    @if let Some(other) = card_of { " The card of " (other) " is not charged any more." }
+                }
                 button.primary type="submit" { "Continue to payment" }
             }
         }

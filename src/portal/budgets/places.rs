@@ -45,24 +45,30 @@ impl Places {
         }
     }
 
-    /// The field of a form.
-    pub(super) fn field(&self) -> Markup {
+    /// The field of a form. `chosen` is its value, empty before one was chosen.
+    pub(super) fn field(&self, chosen: &str) -> Markup {
         let open = self.projects.iter().filter(|project| !project.archived);
+        let option = |value: &str, name: &Markup| {
+            html! { option value=(value) selected[value == chosen] { (name) } }
+        };
+        let of = |scope: BudgetScope, id: &str, name: Markup| {
+            option(&format!("{}:{id}", scope.as_str()), &name)
+        };
         html! {
             label { "Applies to"
                 select name="place" {
-                    option value="account" { "Whole account" }
+                    (option(BudgetScope::Account.as_str(), &html! { "Whole account" }))
                     optgroup label="Projects" {
-                        option value={ "project:" (DEFAULT_PROJECT) } { (DEFAULT_NAME) }
-                        @for project in open { option value={ "project:" (project.id) } { (project.name) } }
+                        (of(BudgetScope::Project, DEFAULT_PROJECT, html! { (DEFAULT_NAME) }))
+                        @for project in open { (of(BudgetScope::Project, &project.id, html! { (project.name) })) }
                     }
                     optgroup label="Members" {
-                        @for person in &self.people { option value={ "member:" (person.id) } { (person.email) } }
+                        @for person in &self.people { (of(BudgetScope::Member, &person.id, html! { (person.email) })) }
                     }
                     @if !self.keys.is_empty() {
                         optgroup label="Keys" {
                             @for key in &self.keys {
-                                option value={ "key:" (key.id) } { (shown_name(key)) " (" (key.prefix) "…)" }
+                                (of(BudgetScope::Key, &key.id, html! { (shown_name(key)) " (" (key.prefix) "…)" }))
                             }
                         }
                     }

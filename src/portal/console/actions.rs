@@ -49,7 +49,10 @@ pub(crate) async fn list(
     let names = names(&gateway, &actions).await?;
     let content = html! {
         h1 { "Actions" }
-        p.muted { "Every change made by operators, here and through the operator API. Entries are never changed or deleted." }
+        p.muted {
+            "What operators changed, here and through the operator API, and what people changed in their accounts: members, budgets, \
+             top-up, how they sign in. Entries are not deleted; when an account is, its names and email addresses in them are replaced."
+        }
         form.inline method="get" action="/portal/console/actions" role="search" {
             label { "Target " span.muted { "(the ID of an account, a person, a key or a model)" }
                 input type="search" name="subject" value=(subject.unwrap_or_default()) autocomplete="off";

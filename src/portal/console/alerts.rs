@@ -219,7 +219,7 @@ fn delivery_state(delivery: &Delivery) -> Markup {
         @match delivery.channel {
             Channel::Webhook => "Webhook",
             Channel::Mail => { "Email to " (delivery.recipient) },
-            Channel::Customer => "Email to the account's owner",
+            Channel::Customer => "Email to the account's owners and billing members",
         }
         @if delivery.event == Event::Closed { ", resolved" }
         ": " span class=(class) { (state) }

@@ -56,7 +56,7 @@ pub(super) async fn section(gateway: &Gateway, query: &TailQuery) -> Result<Mark
     let is_paused = query.is_paused();
     Ok(html! {
         h2 #latest { "Latest requests" }
-        (form(gateway, &filter))
+        (form(gateway, &filter, is_paused))
         p {
             a.button href=(page(&filter, !is_paused)) { @if is_paused { "Resume" } @else { "Pause" } }
             " " span.muted { @if is_paused { "Paused." } @else { "Refreshed every two seconds." } }
@@ -100,10 +100,11 @@ async fn rows(gateway: &Gateway, filter: &Filter<'_>) -> Result<Markup, PortalEr
     })
 }
 
-fn form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
+fn form(gateway: &Gateway, filter: &Filter<'_>, is_paused: bool) -> Markup {
     let routes = gateway.routes();
     html! {
         form.inline method="get" action={ (PAGE) "#latest" } {
+            @if is_paused { input type="hidden" name="paused" value="yes"; }
             label { "Account "
                 span.muted { "(ID or email)" }
                 input type="text" name="account" value=(filter.account.unwrap_or_default()) placeholder="all" autocomplete="off";
@@ -124,7 +125,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
                 select name="outcome" { (filter.ended.options(operator_label)) }
             }
             button type="submit" { "Show" }
-            @if !filter.is_any() { a.button href={ (PAGE) "#latest" } { "Show all" } }
+            @if !filter.is_any() { a.button href=(page(&Filter::default(), is_paused)) { "Show all" } }
         }
     }
 }

@@ -29,6 +29,8 @@ const HERE: &str = "/portal/console/margin";
 /// The periods on offer, in days; the first is the default.
 const PERIODS: [u16; 3] = [7, 30, 90];
 const DAY_SECONDS: i64 = 24 * 60 * 60;
+/// Most rows of a table; accounts can be many.
+const MAX_ROWS: usize = 200;
 
 #[derive(Deserialize)]
 pub(crate) struct MarginQuery {
@@ -98,8 +100,8 @@ pub(crate) async fn show(
         ..AnalyticsFilter::default()
     };
     let rows = gateway.ledger.analytics(filter).await?;
-    let accounts = rows.iter().map(|row| row.account_id.as_str());
-    let names = AccountNames::read(&gateway, accounts).await?;
+    let by_account = Groups::of(&rows, |row| &row.account_id);
+    let names = AccountNames::read(&gateway, by_account.names()).await?;
     let content = html! {
         h1 { "Margin" }
         p.muted {
@@ -111,9 +113,9 @@ pub(crate) async fn show(
             p.empty { "No calls in this period." }
         } @else {
             (totals(&Sums::of(&rows)))
-            (table("By model", "Model", &rows, |row| &row.model, |model| html! { code { (model) } }))
-            (table("By account", "Account", &rows, |row| &row.account_id, |id| names.link(id)))
-            (table("By day", "Day (UTC)", &rows, |row| &row.day, |day| html! { (days::long(day)) }))
+            (table("By model", "Model", &Groups::of(&rows, |row| &row.model), |model| html! { code { (model) } }))
+            (table("By account", "Account", &by_account, |id| names.link(id)))
+            (table("By day", "Day (UTC)", &Groups::of(&rows, |row| &row.day), |day| html! { (days::long(day)) }))
         }
     };
     Ok(frame::page(&me, Place::Margin, "Margin", &content))
@@ -146,20 +148,32 @@ fn totals(sums: &Sums) -> Markup {
     }
 }
 
-/// A table of sums by one key, smallest margin first, because losses are what operators look for.
-fn table(
-    title: &str,
-    name: &str,
-    rows: &[AnalyticsRow],
-    key: fn(&AnalyticsRow) -> &String,
-    shown: impl Fn(&str) -> Markup,
-) -> Markup {
-    let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
-    for row in rows {
-        groups.entry(key(row)).or_default().add(row);
+/// Sums by one key, smallest margin first, because losses are what operators look for.
+struct Groups<'a> {
+    shown: Vec<(&'a str, Sums)>,
+    /// How many more there are.
+    more: usize,
+}
+
+impl<'a> Groups<'a> {
+    fn of(rows: &'a [AnalyticsRow], key: fn(&AnalyticsRow) -> &String) -> Self {
+        let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
+        for row in rows {
+            groups.entry(key(row)).or_default().add(row);
+        }
+        let mut shown: Vec<_> = groups.into_iter().collect();
+        shown.sort_by_key(|(_, sums)| sums.margin);
+        let more = shown.len().saturating_sub(MAX_ROWS);
+        shown.truncate(MAX_ROWS);
+        Self { shown, more }
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, sums)| sums.margin);
+
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.shown.iter().map(|(name, _)| *name)
+    }
+}
+
+fn table(title: &str, name: &str, groups: &Groups<'_>, shown: impl Fn(&str) -> Markup) -> Markup {
     let table = html! {
         table {
             caption { "Smallest margin first" }
@@ -172,7 +186,7 @@ fn table(
                 th.number scope="col" { "Below cost" }
             } }
             tbody {
-                @for (name, sums) in &groups {
+                @for (name, sums) in &groups.shown {
                     tr {
                         th scope="row" { (shown(name)) }
                         td.number { (count(sums.calls)) }
@@ -185,9 +199,34 @@ fn table(
             }
         }
     };
-    html! { section { h2 { (title) } (scrolled(title, &table)) } }
+    html! {
+        section {
+            h2 { (title) }
+            (scrolled(title, &table))
+            @if groups.more > 0 { p.muted { "and " (groups.more) " more" } }
+        }
+    }
 }
 
 fn dollars(nanos: i64) -> String {
     money(NanoUsd::new(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_the_smallest_margins_and_counts_the_others() {
+        let row = |number: i64| AnalyticsRow {
+            account_id: format!("acct_{number}"),
+            margin: NanoUsd::new(1_000 - number),
+            ..AnalyticsRow::default()
+        };
+        let rows: Vec<_> = (0..205).map(row).collect();
+        let groups = Groups::of(&rows, |row| &row.account_id);
+        assert_eq!((groups.shown.len(), groups.more), (MAX_ROWS, 5));
+        assert_eq!(groups.names().next(), Some("acct_204"));
+        assert!(groups.names().all(|name| name != "acct_4"));
+    }
 }

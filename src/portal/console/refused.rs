@@ -22,10 +22,10 @@ use crate::{
         layout::{self, Page},
         query::ReadQuery,
         requests::{
+            filter::{Filter, RequestsQuery, error_inputs},
             list::{model_input, searched},
             refused as customers,
             refused_details::{HowOften, advice, facts, verdict},
-            refused_filter::{RefusedFilter, RefusedQuery, error_inputs},
         },
         table::scrolled,
     },
@@ -37,15 +37,15 @@ const MINUTES_OF_DAY: i64 = 24 * 60;
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     me: SignedInOperator,
-    ReadQuery(query): ReadQuery<RefusedQuery>,
+    ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Page, PortalError> {
-    let filter = RefusedFilter::read(&query)?;
+    let filter = Filter::read_refused(&query)?;
     let account = AccountFilter::find(&gateway, filter.account).await?;
     gateway.write_refused_now().await;
     let mut found = RefusedFound::default();
     let mut counts = Vec::new();
     if let Ok(account_id) = account.id() {
-        let page = filter.page(account_id, timestamp::now());
+        let page = filter.refused_page(account_id, timestamp::now(), paging::QUERIED);
         found = gateway.backoffice.refused_page(&page).await?;
         let since = customers::this_minute() - MINUTES_OF_DAY;
         let counted = gateway.backoffice.refused_counts(account_id, since);
@@ -83,7 +83,7 @@ pub(crate) async fn list(
     ))
 }
 
-fn filter_form(gateway: &Gateway, filter: &RefusedFilter<'_>) -> Markup {
+fn filter_form(gateway: &Gateway, filter: &Filter<'_>) -> Markup {
     html! {
         form.inline method="get" action=(PATH) {
             (filter.times.inputs())
@@ -104,12 +104,12 @@ pub(super) async fn details(
     one: &RefusedRequest,
 ) -> Result<Page, PortalError> {
     let often = HowOften::of(gateway, one).await?;
-    let same = RefusedFilter {
+    let same = Filter {
         account: Some(&one.account_id),
         key: Some(&one.key_id),
         status: Some(one.status),
         code: Some(&one.code),
-        ..RefusedFilter::default()
+        ..Filter::default()
     };
     let names = AccountNames::read(gateway, [one.account_id.as_str()]).await?;
     let content = html! {

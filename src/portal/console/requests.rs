@@ -28,11 +28,10 @@ use crate::{
         query::{ReadQuery, non_empty},
         requests::{
             csv,
-            filter::{Filter, RequestsQuery},
+            filter::{Filter, RequestsQuery, error_inputs},
             list as customers,
             merged::{Listed, Of, Requests},
             operator_label, refused as customers_refused,
-            refused_filter::error_inputs,
         },
         table::scrolled,
     },

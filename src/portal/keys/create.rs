@@ -6,14 +6,11 @@ use axum::extract::State;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{
-    KeysQuery, NAME_NEEDED, page, shown_name,
-    terms::{TermsForm, expiry_field, model_fields, project_field},
-};
+use super::{KeysQuery, NAME_NEEDED, page, shown_name, terms::TermsForm};
 use crate::{
     base::keys::ApiKey,
     gateway::Gateway,
-    ledger::{DEFAULT_PROJECT, Key, KeyState, LedgerError, NewKey, Project},
+    ledger::{Key, KeyState, LedgerError, NewKey, Project},
     portal::{
         error::PortalError,
         form::{SignedForm, is_first_submission, once_field},
@@ -27,34 +24,41 @@ use crate::{
 /// The value of the field `maker` for a key that belongs to no member.
 const SERVICE: &str = "service";
 
-pub(super) fn form(gateway: &Gateway, me: &SignedIn, projects: &[Project]) -> Markup {
+/// The form with what was typed.
+pub(super) fn form(
+    gateway: &Gateway,
+    me: &SignedIn,
+    projects: &[Project],
+    typed: &NewKeyForm,
+) -> Markup {
+    let terms = &typed.terms;
     html! {
         form.inline method="post" action="/portal/keys" {
             (me.token_field())
             (once_field())
             label { "Name of the new key"
-                input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
+                input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off" value=(typed.name);
             }
             @if me.is_owner() {
                 label { "Belongs to"
                     select name="maker" {
                         option value="" { "You" }
-                        option value=(SERVICE) { "No member: a service key" }
+                        option value=(SERVICE) selected[typed.maker == SERVICE] { "No member: a service key" }
                     }
                 }
             }
             button.primary type="submit" { "Create key" }
-            details {
+            details open[terms.is_typed()] {
                 summary { "Project, expiry and models" }
-                (project_field(projects, DEFAULT_PROJECT))
-                (expiry_field(None))
-                (model_fields(gateway, me.account.plan, None))
+                (terms.project_field(projects))
+                (terms.expiry_field())
+                (terms.model_fields(gateway, me.account.plan))
             }
         }
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct NewKeyForm {
     #[serde(default)]
     name: String,
@@ -96,8 +100,9 @@ pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form }: SignedForm<NewKeyForm>,
 ) -> Result<Page, PortalError> {
-    let again =
-        async |problem: &str| page(&gateway, &me, &KeysQuery::default(), Some(problem)).await;
+    let again = async |problem: &str| {
+        page(&gateway, &me, &KeysQuery::default(), Some(problem), &form).await
+    };
     let projects = gateway.ledger.projects(&me.account.id).await?;
     let new = match form.checked(&gateway, &me, &projects) {
         Ok(new) => new,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     own, rotation, shown_name, state,
-    terms::{TermsForm, expiry_field, fields_of, limit_fields, model_fields, project_field},
+    terms::{TermsForm, fields_of},
 };
 use crate::{
     base::timestamp,
@@ -37,15 +37,21 @@ pub(crate) async fn show(
     me: SignedIn,
 ) -> Result<Page, PortalError> {
     let key = own(&gateway, &me, &id).await?;
-    page(&gateway, &me, &key, None).await
+    page(&gateway, &me, &key, None, None).await
 }
 
+/// The page, with why nothing was changed and what was typed.
 pub(super) async fn page(
     gateway: &Gateway,
     me: &SignedIn,
     key: &Key,
     problem: Option<&str>,
+    typed: Option<&ChangeForm>,
 ) -> Result<Page, PortalError> {
+    let present = ChangeForm {
+        name: key.name.clone(),
+        terms: TermsForm::of(key),
+    };
     let ledger = &gateway.ledger;
     let projects = ledger.projects(&me.account.id).await?;
     let used = ledger.last_used(&me.account.id).await?;
@@ -64,7 +70,7 @@ pub(super) async fn page(
             (budgets::bars(&above))
         }
         h2 { "Change" }
-        (change_form(gateway, me, key, &projects))
+        (change_form(gateway, me, key, &projects, typed.unwrap_or(&present)))
         (rotation::section(me, key))
     };
     Ok(layout::page(me, Place::Keys, "API key", &content))
@@ -113,18 +119,25 @@ fn limits(key: &Key) -> Markup {
     }
 }
 
-fn change_form(gateway: &Gateway, me: &SignedIn, key: &Key, projects: &[Project]) -> Markup {
+fn change_form(
+    gateway: &Gateway,
+    me: &SignedIn,
+    key: &Key,
+    projects: &[Project],
+    typed: &ChangeForm,
+) -> Markup {
+    let terms = &typed.terms;
     html! {
         form.stack method="post" action={ "/portal/keys/" (key.id) } {
             (me.token_field())
             label { "Name"
-                input type="text" name="name" required maxlength=(MAX_NAME) value=(key.name) autocomplete="off";
+                input type="text" name="name" required maxlength=(MAX_NAME) value=(typed.name) autocomplete="off";
             }
             @if me.is_owner() {
-                (project_field(projects, key.payer.project()))
-                (expiry_field(key.terms.expires_at))
-                (limit_fields(&key.terms))
-                (model_fields(gateway, me.account.plan, key.terms.models.as_deref()))
+                (terms.project_field(projects))
+                (terms.expiry_field())
+                (terms.limit_fields())
+                (terms.model_fields(gateway, me.account.plan))
             } @else {
                 p.muted { "Only owners of the account can change the key’s limits." }
             }
@@ -150,7 +163,8 @@ pub(crate) async fn change(
     let projects = gateway.ledger.projects(&me.account.id).await?;
     let Some(name) = names::checked(&form.name) else {
         let problem = Some(super::NAME_NEEDED);
-        return Ok(page(&gateway, &me, &key, problem).await?.into_response());
+        let page = page(&gateway, &me, &key, problem, Some(&form)).await?;
+        return Ok(page.into_response());
     };
     if !me.is_owner() {
         // A developer does not lift the limits that bind them.
@@ -164,7 +178,7 @@ pub(crate) async fn change(
     let wanted = match form.terms.checked(&gateway, &projects, Some(&key)) {
         Ok(wanted) => wanted,
         Err(problem) => {
-            let page = page(&gateway, &me, &key, Some(&problem)).await?;
+            let page = page(&gateway, &me, &key, Some(&problem), Some(&form)).await?;
             return Ok(page.into_response());
         }
     };

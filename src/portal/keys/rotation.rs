@@ -105,7 +105,7 @@ pub(crate) async fn rotate(
     let mut graces = GRACES.into_iter().map(|(seconds, _)| seconds);
     let Some(grace) = graces.find(|seconds| seconds.to_string() == form.grace) else {
         let problem = "Choose one of the times in the list.";
-        let page = details::page(&gateway, &me, &key, Some(problem)).await?;
+        let page = details::page(&gateway, &me, &key, Some(problem), None).await?;
         return Ok(page.into_response());
     };
     let ending = ending(&key, grace);
@@ -115,7 +115,7 @@ pub(crate) async fn rotate(
     if !is_first_submission(&gateway, &me, &form.once).await? {
         let problem = "This form was sent before, and a secret is shown once. If you have not copied it, \
                        rotate the key again.";
-        let page = details::page(&gateway, &me, &key, Some(problem)).await?;
+        let page = details::page(&gateway, &me, &key, Some(problem), None).await?;
         return Ok(page.into_response());
     }
     let (key, secret) = gateway.ledger.rotate_key(&key.id, grace).await?;

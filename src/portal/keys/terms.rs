@@ -1,6 +1,6 @@
 //! The fields of a form for what binds a key: project, expiry, models and its own limits.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -30,7 +30,7 @@ pub(crate) struct TermsForm {
     tpm: String,
     /// A field for each model that was checked.
     #[serde(flatten)]
-    others: HashMap<String, String>,
+    others: BTreeMap<String, String>,
 }
 
 /// The project and the terms that a form asks for.
@@ -42,6 +42,28 @@ pub(crate) struct Wanted {
 }
 
 impl TermsForm {
+    /// The fields with what a key has.
+    pub(crate) fn of(key: &Key) -> Self {
+        let terms = &key.terms;
+        let ceiling = |ceiling: Option<u32>| ceiling.map_or_else(String::new, |it| it.to_string());
+        let models = terms.models.iter().flatten();
+        Self {
+            project: key.payer.project().to_owned(),
+            expires: terms.expires_at.map_or_else(String::new, last_day),
+            rpm: ceiling(terms.rpm),
+            tpm: ceiling(terms.tpm),
+            others: models
+                .map(|id| (format!("{MODEL_FIELD}{id}"), "on".to_owned()))
+                .collect(),
+        }
+    }
+
+    /// Whether one of the fields of a new key is filled in.
+    pub(crate) fn is_typed(&self) -> bool {
+        let has_project = !["", DEFAULT_PROJECT].contains(&self.project.as_str());
+        has_project || !self.expires.trim().is_empty() || self.model_ids().next().is_some()
+    }
+
     /// Checks the fields. `before` is the key to change: what it has already may stay, also a day that is over. An error
     /// is the message to show.
     pub(crate) fn checked(
@@ -61,17 +83,92 @@ impl TermsForm {
         })
     }
 
-    fn models(&self, gateway: &Gateway) -> Result<Option<Vec<String>>, String> {
+    fn model_ids(&self) -> impl Iterator<Item = &str> {
         let fields = self.others.keys();
-        let ids = fields.filter_map(|field| field.strip_prefix(MODEL_FIELD));
-        let mut models: Vec<_> = ids.map(str::to_owned).collect();
-        models.sort_unstable();
+        fields.filter_map(|field| field.strip_prefix(MODEL_FIELD))
+    }
+
+    fn models(&self, gateway: &Gateway) -> Result<Option<Vec<String>>, String> {
+        let models: Vec<_> = self.model_ids().map(str::to_owned).collect();
         let routes = gateway.routes();
         if models.iter().any(|id| routes.catalog.find(id).is_none()) {
             return Err("There is no such model.".into());
         }
         Ok((!models.is_empty()).then_some(models))
     }
+
+    /// A choice of the account's open projects.
+    pub(crate) fn project_field(&self, projects: &[Project]) -> Markup {
+        let chosen = self.project.as_str();
+        html! {
+            label { "Project"
+                select name="project" {
+                    option value=(DEFAULT_PROJECT) selected[["", DEFAULT_PROJECT].contains(&chosen)] { (DEFAULT_NAME) }
+                    @for project in projects.iter().filter(|project| !project.archived) {
+                        option value=(project.id) selected[chosen == project.id] { (project.name) }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn expiry_field(&self) -> Markup {
+        let typed = self.expires.trim();
+        // The form that undoes a change names a time.
+        let day = timestamp::read(typed).map_or_else(|| typed.to_owned(), last_day);
+        html! {
+            label { "Last day"
+                input type="date" name="expires" value=[filled(&day)];
+                span.muted { "The key expires at the end of this day (UTC). Empty: never." }
+            }
+        }
+    }
+
+    pub(crate) fn limit_fields(&self) -> Markup {
+        let field = |label: &str, name: &str, typed: &str| {
+            html! {
+                label { (label)
+                    input type="number" name=(name) min="1" max=(u32::MAX) value=[filled(typed)];
+                }
+            }
+        };
+        html! {
+            (field("Requests per minute", "rpm", &self.rpm))
+            (field("Tokens per minute", "tpm", &self.tpm))
+        }
+    }
+
+    /// A box for each model of the plan, and for those that are chosen already.
+    pub(crate) fn model_fields(&self, gateway: &Gateway, plan: Plan) -> Markup {
+        let mut ids: Vec<_> = gateway
+            .visible_models(plan)
+            .iter()
+            .map(|model| model.id.clone())
+            .collect();
+        let chosen: Vec<_> = self.model_ids().collect();
+        let missing = chosen
+            .iter()
+            .filter(|id| !ids.iter().any(|one| one == **id));
+        let missing: Vec<_> = missing.map(|id| (*id).to_owned()).collect();
+        ids.extend(missing);
+        html! {
+            fieldset {
+                legend { "Models" }
+                p.muted { "None checked: all models of your plan." }
+                @for id in &ids {
+                    label.check {
+                        input type="checkbox" name={ (MODEL_FIELD) (id) } checked[chosen.contains(&id.as_str())];
+                        " " (id)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The value of a field, unless it is empty.
+fn filled(typed: &str) -> Option<&str> {
+    (!typed.is_empty()).then_some(typed)
 }
 
 impl Wanted {
@@ -127,21 +224,19 @@ fn expiry(day: &str, before: Option<&Key>) -> Result<Option<i64>, String> {
 
 /// The fields of the form that gives a key back its project and terms.
 pub(crate) fn fields_of(key: &Key) -> Vec<(String, String)> {
-    let terms = &key.terms;
-    let ceiling = |ceiling: Option<u32>| ceiling.map_or_else(String::new, |it| it.to_string());
+    let present = TermsForm::of(key);
+    let exactly = key
+        .terms
+        .expires_at
+        .map_or_else(String::new, timestamp::shown);
     let fields = [
-        ("project", key.payer.project().to_owned()),
-        (
-            "expires",
-            terms.expires_at.map_or_else(String::new, timestamp::shown),
-        ),
-        ("rpm", ceiling(terms.rpm)),
-        ("tpm", ceiling(terms.tpm)),
+        ("project", present.project),
+        ("expires", exactly),
+        ("rpm", present.rpm),
+        ("tpm", present.tpm),
     ];
     let fields = fields.map(|(name, value)| (name.to_owned(), value));
-    let models = terms.models.iter().flatten();
-    let models = models.map(|id| (format!("{MODEL_FIELD}{id}"), "on".to_owned()));
-    fields.into_iter().chain(models).collect()
+    fields.into_iter().chain(present.others).collect()
 }
 
 /// The last day on which a key with this expiry works.
@@ -158,68 +253,6 @@ fn ceiling(text: &str, what: &str) -> Result<Option<u32>, String> {
                 "{what}: enter a whole number from 1, or leave it empty."
             )),
         },
-    }
-}
-
-/// A choice of the account's open projects.
-pub(crate) fn project_field(projects: &[Project], chosen: &str) -> Markup {
-    html! {
-        label { "Project"
-            select name="project" {
-                option value=(DEFAULT_PROJECT) selected[chosen == DEFAULT_PROJECT] { (DEFAULT_NAME) }
-                @for project in projects.iter().filter(|project| !project.archived) {
-                    option value=(project.id) selected[chosen == project.id] { (project.name) }
-                }
-            }
-        }
-    }
-}
-
-pub(crate) fn expiry_field(expires_at: Option<i64>) -> Markup {
-    html! {
-        label { "Last day"
-            input type="date" name="expires" value=[expires_at.map(last_day)];
-            span.muted { "The key expires at the end of this day (UTC). Empty: never." }
-        }
-    }
-}
-
-pub(crate) fn limit_fields(terms: &KeyTerms) -> Markup {
-    let field = |label: &str, name: &str, value: Option<u32>| {
-        html! {
-            label { (label)
-                input type="number" name=(name) min="1" max=(u32::MAX) value=[value];
-            }
-        }
-    };
-    html! {
-        (field("Requests per minute", "rpm", terms.rpm))
-        (field("Tokens per minute", "tpm", terms.tpm))
-    }
-}
-
-/// A box for each model of the plan, and for those that the key has already.
-pub(crate) fn model_fields(gateway: &Gateway, plan: Plan, chosen: Option<&[String]>) -> Markup {
-    let chosen = chosen.unwrap_or_default();
-    let mut ids: Vec<_> = gateway
-        .visible_models(plan)
-        .iter()
-        .map(|model| model.id.clone())
-        .collect();
-    let missing = chosen.iter().filter(|id| !ids.contains(*id)).cloned();
-    let missing: Vec<_> = missing.collect();
-    ids.extend(missing);
-    html! {
-        fieldset {
-            legend { "Models" }
-            p.muted { "None checked: all models of your plan." }
-            @for id in &ids {
-                label.check {
-                    input type="checkbox" name={ (MODEL_FIELD) (id) } checked[chosen.contains(id)];
-                    " " (id)
-                }
-            }
-        }
     }
 }
 

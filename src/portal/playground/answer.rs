@@ -31,7 +31,7 @@ use crate::{
         session::SignedIn,
     },
     wire::{
-        error::{Cause, ErrorLabel, Failed, GatewayError},
+        error::{ErrorLabel, Failed, FailedPage, GatewayError},
         messages::NativeHeaders,
     },
 };
@@ -92,8 +92,9 @@ pub(crate) async fn answer(
             let failed = refused.extensions().get::<Failed>().cloned();
             let error = failed.map_or_else(|| Arc::new(GatewayError::Internal), |failed| failed.0);
             view.problem = Some(error.to_string());
+            view.refused = page_of(&gateway, &log);
             let page = page(&gateway, &me, &view).await?;
-            Ok(like(&refused, &error, page.into_response()))
+            Ok(like(&refused, error, page.into_response()))
         }
     }
 }
@@ -132,8 +133,9 @@ async fn ask(
     log: &RequestLog,
     body: String,
 ) -> Result<String, Response> {
-    let caller = paying(gateway, me).await;
+    let caller = paying(gateway, me, log).await;
     let caller = caller.map_err(IntoResponse::into_response)?;
+    log.caller(&caller);
     let native = NativeHeaders::default();
     let headers = CallHeaders {
         native: &native,
@@ -153,8 +155,15 @@ async fn ask(
         .unwrap_or_default())
 }
 
-/// The page with the status of the endpoint's response, counted and logged as that is.
-fn like(refused: &Response, error: &GatewayError, mut page: Response) -> Response {
+/// The path of the page that shows this request, as errors of the API name it.
+fn page_of(gateway: &Gateway, log: &RequestLog) -> Option<String> {
+    let url = gateway.portal.request_pages.url(&log.request_id())?;
+    let path = url.strip_prefix(&gateway.portal.url)?;
+    Some(path.to_owned())
+}
+
+/// The page with the status of the endpoint's response, counted, logged and recorded as that is.
+fn like(refused: &Response, error: Arc<GatewayError>, mut page: Response) -> Response {
     *page.status_mut() = refused.status();
     if let Some(seconds) = refused.headers().get(header::RETRY_AFTER) {
         let seconds = seconds.clone();
@@ -164,6 +173,6 @@ fn like(refused: &Response, error: &GatewayError, mut page: Response) -> Respons
     if let Some(label) = refused.extensions().get::<ErrorLabel>() {
         extensions.insert(label.clone());
     }
-    extensions.insert(Cause(error.cause()));
+    extensions.insert(FailedPage(error));
     page
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
+    api::loggable,
     gateway::Gateway,
     ledger::Call,
     portal::{
@@ -60,8 +61,13 @@ impl Charge {
         me: &SignedIn,
         request_id: &str,
     ) -> Result<Option<Self>, PortalError> {
+        // As it is stored, which PostgreSQL refuses to compare with a NUL byte.
+        let request_id = loggable(request_id);
+        if request_id.contains('\0') {
+            return Ok(None);
+        }
         let ledger = &gateway.ledger;
-        let calls = ledger.find_calls_of(&me.account.id, request_id).await?;
+        let calls = ledger.find_calls_of(&me.account.id, &request_id).await?;
         let sight = Sight::of(gateway, me).await?;
         let mut calls = calls.iter();
         let call = calls.find(|call| sight.sees_call(call));

@@ -6,6 +6,7 @@ use axum::{
 };
 
 use crate::{
+    api::RequestLog,
     gateway::Gateway,
     ledger::{Caller, Key, NewKey},
     portal::{error::PortalError, keys::create::new_key, session::SignedIn},
@@ -46,8 +47,13 @@ impl IntoResponse for NoCaller {
     }
 }
 
-/// The caller whose key is that of the person's playground, which is created at their first call.
-pub(super) async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, NoCaller> {
+/// The caller whose key is that of the person's playground, which is created at their first call. A key that is not
+/// valid, e.g. because it was disabled, is noted in `log`: the refusal is listed with it.
+pub(super) async fn paying(
+    gateway: &Gateway,
+    me: &SignedIn,
+    log: &RequestLog,
+) -> Result<Caller, NoCaller> {
     // Like the API, start no new calls once shutdown was requested.
     if gateway.shutdown.is_requested() {
         return Err(NoCaller::Refused(GatewayError::ShuttingDown));
@@ -70,7 +76,10 @@ pub(super) async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, N
     };
     let caller = gateway.ledger.fresh_caller(key.digest).await;
     let caller = caller.map_err(unavailable)?;
-    caller.ok_or(NoCaller::Refused(GatewayError::InvalidKey))
+    caller.ok_or_else(|| {
+        log.invalid_key(key.digest);
+        NoCaller::Refused(GatewayError::InvalidKey)
+    })
 }
 
 /// The error if the key could not be created.

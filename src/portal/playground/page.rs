@@ -29,6 +29,8 @@ pub(super) struct View {
     pub fields: Fields,
     pub turns: Vec<Turn>,
     pub problem: Option<String>,
+    /// The page of the request that was refused.
+    pub refused: Option<String>,
 }
 
 /// Names the session, so that a conversation in the browser is shown to no other one. The form token differs in each page.
@@ -288,7 +290,7 @@ fn cost(charge: &Charge) -> Markup {
             } @else {
                 "Nothing was charged: " a href=(charge.path) { (charge.outcome) }
             }
-            " · " (duration(charge.took_ms)) " in all"
+            " · " (duration(charge.took_ms)) " in total"
         }
     }
 }
@@ -302,7 +304,12 @@ fn composer(view: &View) -> Markup {
     };
     html! {
         div.composer {
-            @if let Some(problem) = &view.problem { p.problem role="alert" { (problem) } }
+            @if let Some(problem) = &view.problem {
+                p.problem role="alert" {
+                    (problem)
+                    @if let Some(path) = &view.refused { " " a href=(path) { "See the request" } }
+                }
+            }
             p.status #playground-status role="status" {}
             label { "Message"
                 textarea name="message" rows="2" required { (message) }

@@ -89,10 +89,17 @@ pub(crate) fn file(
     reader: Reader,
 ) -> Result<Response, PortalError> {
     // What is wrong with the query is said before the file begins.
-    Filter::read(&query)?;
+    let times = Filter::read(&query)?.times;
+    // The pieces are read one after another, so a period that ends now begins at the same time for all of them.
+    let [(_, last), (_, from), (_, to)] = times.at(timestamp::now()).fields();
     let rows = Rows {
         gateway,
-        query,
+        query: RequestsQuery {
+            last,
+            from,
+            to,
+            ..query
+        },
         reader,
         written: 0,
         searches: 0,

@@ -1,14 +1,12 @@
-//! The filter of a list of requests, in the portal and in the console. It is part of the URL, and of the links to further
-//! pages.
+//! The filter of a list of requests, or of refused requests only, in the portal and in the console. It is part of the URL,
+//! and of the links to further pages.
 
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{
-    refused_filter::read_status,
-    times::{Last, Times},
-};
+use super::times::{Last, Times};
 use crate::{
+    backoffice::RefusedPage,
     ledger::{CallId, CallsPage, Outcome},
     portal::{
         error::PortalError,
@@ -81,6 +79,8 @@ pub(crate) enum RowId<'a> {
     Refused(&'a str),
 }
 
+/// How the IDs of refused requests begin; no ID is only this.
+const REFUSED_PREFIX: &str = "refused_";
 const ERRORS: &str = "errors";
 const REFUSED: &str = "refused";
 
@@ -142,6 +142,18 @@ impl<'a> Filter<'a> {
         })
     }
 
+    /// Reads the filter of a list of refused requests only, which has fewer fields.
+    pub(crate) fn read_refused(query: &'a RequestsQuery) -> Result<Self, PortalError> {
+        Ok(Self {
+            upstream: None,
+            project: None,
+            member: None,
+            session: None,
+            ended: Ended::Anyhow,
+            ..Self::read(query)?
+        })
+    }
+
     /// The page of calls that it selects.
     pub(crate) fn page(&self, now: i64, limit: usize) -> CallsPage<'a> {
         let (from_ms, to_ms) = self.times.bounds(now);
@@ -162,6 +174,30 @@ impl<'a> Filter<'a> {
             to_ms,
             seen: None,
             before: self.before.map(Cursor::before_call),
+            limit,
+        }
+    }
+
+    /// The page of refused requests that it selects, of an account or of all.
+    pub(crate) fn refused_page(
+        &self,
+        account_id: Option<&'a str>,
+        now: i64,
+        limit: usize,
+    ) -> RefusedPage<'a> {
+        let (from_ms, to_ms) = self.times.bounds(now);
+        RefusedPage {
+            account_id,
+            key_id: self.key,
+            model: self.model,
+            project_id: self.project,
+            member_id: self.member,
+            status: self.status,
+            code: self.code,
+            from_ms,
+            to_ms,
+            seen: None,
+            before: self.before.map(Cursor::before_refused),
             limit,
         }
     }
@@ -228,10 +264,42 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// Reads an HTTP status.
+fn read_status(text: Option<&String>) -> Result<Option<u16>, PortalError> {
+    let Some(text) = non_empty(text) else {
+        return Ok(None);
+    };
+    let status = text.parse().ok().filter(|status| *status > 0);
+    let wrong = || PortalError::Invalid("This is not an HTTP status.".into());
+    status.map(Some).ok_or_else(wrong)
+}
+
+/// The fields for status and code of an error. All lists of requests have them.
+pub(crate) fn error_inputs(status: Option<u16>, code: Option<&str>) -> Markup {
+    html! {
+        label { "Status of the error"
+            input type="text" name="status" inputmode="numeric" pattern="[0-9]{3}" title="An HTTP status, e.g. 429"
+                placeholder="All statuses" autocomplete="off" value=[status];
+        }
+        label { "Code of the error"
+            input type="text" name="code" placeholder="All codes" autocomplete="off" value=[code];
+        }
+    }
+}
+
 impl<'a> Cursor<'a> {
+    /// After the refused request with this time and ID; without an ID, after all of this time.
+    pub(crate) fn after_refused(ended_ms: i64, id: &'a str) -> Self {
+        let id = if id.is_empty() { REFUSED_PREFIX } else { id };
+        Self {
+            ended_ms,
+            id: RowId::Refused(id),
+        }
+    }
+
     fn parse(text: &'a str) -> Option<Self> {
         let (ended_ms, id) = text.split_once('-')?;
-        let id = if id.starts_with("refused_") {
+        let id = if id.starts_with(REFUSED_PREFIX) {
             RowId::Refused(id)
         } else {
             RowId::Call(CallId::parse(id)?)
@@ -326,5 +394,45 @@ mod tests {
         let none = Filter::read(&none).unwrap();
         assert!(none.is_any() && !filter.is_any());
         assert_eq!(none.path("/list", None), "/list");
+        for status in ["0", "-1", "x", "99999"] {
+            let query = RequestsQuery {
+                status: Some(status.into()),
+                ..RequestsQuery::default()
+            };
+            assert!(Filter::read(&query).is_err(), "{status}");
+        }
+    }
+
+    #[test]
+    fn page_links_of_refused_requests_keep_their_filter() {
+        let query = RequestsQuery {
+            key: Some("key_1".into()),
+            model: Some("a&b".into()),
+            status: Some("404".into()),
+            code: Some(String::new()),
+            from: Some("2026-11-16".into()),
+            before: Some("5-refused_x".into()),
+            // Only calls have these, or the list has no field for them.
+            outcome: Some("errors".into()),
+            session: Some("s".into()),
+            upstream: Some("u".into()),
+            project: Some("proj_1".into()),
+            member: Some("person_1".into()),
+            ..RequestsQuery::default()
+        };
+        let filter = Filter::read_refused(&query).unwrap();
+        let page = filter.refused_page(None, 0, 1);
+        assert_eq!(page.before, Some((5, "refused_x")));
+        assert_eq!((page.project_id, page.member_id), (None, None));
+        let last = Cursor::after_refused(7, "refused_y");
+        assert_eq!(
+            filter.path("/l", Some(last)),
+            "/l?key=key%5F1&model=a%26b&status=404&from=2026%2D11%2D16T00%3A00%3A00Z&before=7%2Drefused%5Fy"
+        );
+        let all_of_then = Cursor::after_refused(7, "").to_string();
+        let (at_ms, id) = Cursor::parse(&all_of_then).unwrap().before_refused();
+        assert!(at_ms == 7 && id < "refused_0", "{all_of_then}");
+        let none = Filter::default();
+        assert_eq!(none.path("/l", None), "/l");
     }
 }

@@ -6,12 +6,11 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    filter::{Filter, RequestsQuery},
+    filter::{Filter, RequestsQuery, error_inputs},
     key_label,
     merged::{Listed, Of, Requests},
     open::find_form,
     outcome, path, refused,
-    refused_filter::error_inputs,
 };
 use crate::{
     backoffice::{Person, RefusedRequest},

@@ -177,21 +177,10 @@ async fn refused(
         },
         _ => None,
     };
-    let (from_ms, to_ms) = filter.times.bounds(span.now);
-    let seen = of.seen;
+    let (seen, account_id) = (of.seen, of.account_id.or(owner.as_deref()));
     let page = RefusedPage {
-        account_id: of.account_id.or(owner.as_deref()),
-        key_id: filter.key,
-        model: filter.model,
-        project_id: filter.project,
-        member_id: filter.member,
-        status: filter.status,
-        code: filter.code,
-        from_ms,
-        to_ms,
         seen: seen.map(|seen| (seen.member_id.as_str(), seen.project_ids.as_slice())),
-        before: filter.before.map(Cursor::before_refused),
-        limit: span.limit,
+        ..filter.refused_page(account_id, span.now, span.limit)
     };
     gateway.write_refused_now().await;
     Ok(gateway.backoffice.refused_page(&page).await?)

@@ -6,13 +6,12 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
+    filter::{Cursor, Filter, RequestsQuery, error_inputs},
     found::keys_seen,
     key_label,
     list::{key_select, model_input, selectable_keys},
     open::find_form,
-    path,
-    refused_filter::{RefusedFilter, RefusedQuery, error_inputs},
-    remedy,
+    path, remedy,
 };
 use crate::{
     backoffice::{RefusedCount, RefusedPage, RefusedRequest},
@@ -41,17 +40,17 @@ pub(crate) const KEPT: &str =
 pub(crate) async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(query): ReadQuery<RefusedQuery>,
+    ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Page, PortalError> {
     let sight = Sight::of(&gateway, &me).await?;
     let seen = sight.calls();
-    let filter = RefusedFilter {
+    let filter = Filter {
         account: None,
-        ..RefusedFilter::read(&query)?
+        ..Filter::read_refused(&query)?
     };
     let page = RefusedPage {
         seen: seen.map(|seen| (seen.member_id.as_str(), seen.project_ids.as_slice())),
-        ..filter.page(Some(&me.account.id), timestamp::now())
+        ..filter.refused_page(Some(&me.account.id), timestamp::now(), paging::QUERIED)
     };
     gateway.write_refused_now().await;
     let mut found = gateway.backoffice.refused_page(&page).await?;
@@ -96,13 +95,12 @@ pub(crate) async fn show(
 }
 
 /// Links to the first page of a list, and to the one that begins at `older`. The console's list has them too.
-pub(crate) fn links(
-    filter: &RefusedFilter<'_>,
-    list: &str,
-    older: Option<(i64, String)>,
-) -> Markup {
+pub(crate) fn links(filter: &Filter<'_>, list: &str, older: Option<(i64, String)>) -> Markup {
     let newest = filter.before.is_some().then(|| filter.path(list, None));
-    let older = older.map(|(at_ms, id)| filter.path(list, Some((at_ms, &id))));
+    let older = older.map(|(at_ms, id)| {
+        let before = Cursor::after_refused(at_ms, &id);
+        filter.path(list, Some(before))
+    });
     paging::links("requests", newest.as_deref(), older.as_deref())
 }
 
@@ -170,7 +168,7 @@ pub(crate) fn last_day(counts: &[RefusedCount], list: &str) -> Markup {
                         }
                         tbody {
                             @for (status, code, requests) in &sums {
-                                @let same = RefusedFilter { status: Some(*status), code: Some(code), ..RefusedFilter::default() };
+                                @let same = Filter { status: Some(*status), code: Some(code), ..Filter::default() };
                                 tr {
                                     th scope="row" {
                                         a href=(same.path(list, None)) { (remedy::of(code, *status).title) }
@@ -245,7 +243,7 @@ pub(crate) fn model(one: &RefusedRequest) -> Markup {
 /// The path of the request, as developers know it.
 pub(crate) fn endpoint(one: &RefusedRequest) -> Markup {
     html! {
-        @if one.path == "/portal/playground/run" { "Playground" } @else { code { (one.path) } }
+        @if one.path.starts_with("/portal/playground") { "Playground" } @else { code { (one.path) } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{key_label, refused, refused_filter::RefusedFilter, remedy};
+use super::{filter::Filter, key_label, refused, remedy};
 use crate::{
     backoffice::{RefusedCount, RefusedRequest},
     base::timestamp,
@@ -25,11 +25,11 @@ pub(super) async fn page(
     keys: &[Key],
 ) -> Result<Page, PortalError> {
     let often = HowOften::of(gateway, one).await?;
-    let same = RefusedFilter {
+    let same = Filter {
         key: Some(&one.key_id),
         status: Some(one.status),
         code: Some(&one.code),
-        ..RefusedFilter::default()
+        ..Filter::default()
     };
     let content = html! {
         nav.back aria-label="Back" { a href=(refused::PATH) { "Refused requests" } }

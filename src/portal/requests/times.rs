@@ -92,10 +92,19 @@ impl Times {
         Ok(Self { last, from, to })
     }
 
+    /// The period with the time at which it begins in place of a preset.
+    pub(crate) fn at(self, now: i64) -> Self {
+        Self {
+            last: None,
+            from: self.last.map(|last| last.begin(now)).or(self.from),
+            to: self.to,
+        }
+    }
+
     /// The first millisecond, and the first one after the period.
     pub(crate) fn bounds(self, now: i64) -> (Option<i64>, Option<i64>) {
-        let from = self.last.map(|last| last.begin(now)).or(self.from);
-        let end = self.to.map(|to| to.saturating_add(1));
+        let Self { from, to, .. } = self.at(now);
+        let end = to.map(|to| to.saturating_add(1));
         let ms = |seconds: i64| seconds.saturating_mul(1_000);
         (from.map(ms), end.map(ms))
     }
@@ -190,6 +199,14 @@ mod tests {
         assert_eq!(begin("today"), (Some((noon - 43_200) * 1_000), None));
         let both = times("1h", "2027-01-15", "").unwrap();
         assert_eq!((both.last, both.from), (None, Some(noon - 43_200)));
+        // Fixed, it begins at the same time whenever it is read again.
+        let [last, from, to] = times("1h", "", "").unwrap().at(noon).fields();
+        assert_eq!((last.1, &to.1), (None, &None));
+        let again = Times::read(None, from.1.as_ref(), to.1.as_ref()).unwrap();
+        assert_eq!(
+            again.bounds(noon + 60),
+            (Some((noon - 3_600) * 1_000), None)
+        );
     }
 
     #[test]

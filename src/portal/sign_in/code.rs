@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::Peer,
-    backoffice::{Attempt, CodeCheck, Person, UsedCode, mail::templates},
+    backoffice::{Attempt, CodeCheck, Person, UsedCode, is_recovery_code, mail::templates},
     base::timestamp,
     gateway::Gateway,
     portal::{
@@ -181,8 +181,14 @@ pub(crate) async fn use_code(
     code: &str,
 ) -> Result<Option<UsedCode>, PortalError> {
     let throttle = &gateway.portal.throttle;
+    // By the form of the code, not by the page that sent it: a code of the app must not be counted as the other kind.
+    let attempt = if is_recovery_code(code) {
+        Attempt::recovery_code(&person.id, peer)
+    } else {
+        Attempt::second_factor(&person.id, peer)
+    };
     let counted = throttle
-        .attempt(&Attempt::second_factor(&person.id, peer))
+        .attempt(&attempt)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     let backoffice = &gateway.backoffice;
     let check = backoffice.use_second_factor(&person.id, code, timestamp::now());

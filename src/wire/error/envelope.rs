@@ -128,6 +128,10 @@ pub(crate) struct Cause(pub String);
 #[derive(Clone, Debug)]
 pub(crate) struct Failed(pub Arc<GatewayError>);
 
+/// Response extension: the error, if the response is a page that shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedPage(pub Arc<GatewayError>);
+
 impl IntoResponse for GatewayError {
     fn into_response(self) -> Response {
         let mut response = self.envelope().into_response();

@@ -19,7 +19,7 @@ mod recorded;
 mod unpaid;
 mod upstream;
 
-pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed, REQUEST_URL};
+pub(crate) use envelope::{Cause, Envelope, ErrorLabel, Failed, FailedPage, REQUEST_URL};
 pub(crate) use over_budget::OverBudget;
 pub(crate) use recorded::RecordedFailure;
 pub(crate) use unpaid::Unpaid;

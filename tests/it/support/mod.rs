@@ -43,6 +43,7 @@ pub mod sse;
 pub mod stores;
 pub mod stripe;
 pub mod tls;
+pub mod top_ups;
 pub mod turns;
 pub mod upstream;
 

@@ -55,6 +55,8 @@ pub enum Fault {
     /// Never responds.
     Hang,
     Redirect,
+    /// Knows no payment and no customer, as with a key of another account.
+    Unknown,
     Answer(u16, &'static str),
 }
 
@@ -129,6 +131,10 @@ pub async fn order(browser: &Browser, amount: &str) -> Seen {
 async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     if request.method() == "GET" {
+        if let Some(Fault::Unknown) = *state.fault.lock().unwrap() {
+            let missing = r#"{"error":{"type":"invalid_request_error","code":"resource_missing"}}"#;
+            return (StatusCode::NOT_FOUND, missing).into_response();
+        }
         return look_up(&state, &path).to_string().into_response();
     }
     assert_eq!(request.method(), "POST");
@@ -151,9 +157,11 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let fault = *state.fault.lock().unwrap();
     let here = format!("http://{}/pay/{session}", state.address);
     match fault {
-        None => json!({ "id": session, "object": "checkout.session", "url": here })
-            .to_string()
-            .into_response(),
+        None | Some(Fault::Unknown) => {
+            json!({ "id": session, "object": "checkout.session", "url": here })
+                .to_string()
+                .into_response()
+        }
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::Redirect) => (StatusCode::FOUND, [(header::LOCATION, here)]).into_response(),
         Some(Fault::Answer(status, body)) => {

@@ -1,8 +1,8 @@
 //! Records that wait to be written, by owner, in bounded memory.
 //!
 //! An owner is an account, or the keys of requests whose account is not known yet. Each has room for as many records as
-//! are kept of an account, so that a burst loses none. What all have together is bounded in bytes: beyond that the owner
-//! with the most gives up its oldest record: a client with many keys takes no room from accounts with few records.
+//! are kept of an account, so that a burst loses none. What all have together is bounded in bytes: beyond that the owners
+//! with the most give up their oldest records: a client with many keys takes no room from accounts with few records.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -53,10 +53,22 @@ impl<K: Eq + Hash> Records<K> {
         if kept.records.len() > KEPT_OF_ACCOUNT {
             self.bytes -= kept.pop();
         }
-        while self.bytes > self.max_bytes {
-            let most = self.of.values_mut().max_by_key(|owned| owned.bytes);
-            let Some(most) = most else { break };
-            self.bytes -= most.pop();
+        if self.bytes > self.max_bytes {
+            self.evict();
+        }
+    }
+
+    /// Removes the oldest records of the owners with the most, until seven eighths of the bound are in use: the next
+    /// records have room, so that the owners are not looked at for each of them.
+    fn evict(&mut self) {
+        let level = level(
+            self.of.values().map(|owned| owned.bytes),
+            self.max_bytes / 8 * 7,
+        );
+        for owned in self.of.values_mut() {
+            while owned.bytes > level {
+                self.bytes -= owned.pop();
+            }
         }
     }
 
@@ -99,6 +111,22 @@ impl Owned {
     }
 }
 
+/// The most that each owner can have, if those with more are cut down to it, for all to have at most `total`.
+fn level(bytes: impl Iterator<Item = usize>, total: usize) -> usize {
+    let mut bytes: Vec<_> = bytes.collect();
+    bytes.sort_unstable();
+    let (mut left, mut owners) = (total, bytes.len());
+    for bytes in bytes {
+        let share = left / owners;
+        if bytes > share {
+            return share;
+        }
+        left -= bytes;
+        owners -= 1;
+    }
+    usize::MAX
+}
+
 /// The memory of a record, in bytes.
 fn size(record: &RefusedRequest) -> usize {
     let texts = [
@@ -119,4 +147,24 @@ fn size(record: &RefusedRequest) -> usize {
     ];
     let texts = texts.into_iter().chain(others.into_iter().flatten());
     size_of::<RefusedRequest>() + texts.map(String::capacity).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level;
+
+    #[test]
+    fn owners_with_much_are_cut_down_to_one_level() {
+        for (bytes, total, expected) in [
+            (vec![], 10, usize::MAX),
+            (vec![4, 6], 10, usize::MAX),
+            (vec![6, 5], 10, 5),
+            (vec![90, 1, 100, 2], 63, 30),
+            (vec![5, 5, 5], 2, 0),
+        ] {
+            assert_eq!(level(bytes.iter().copied(), total), expected, "{bytes:?}");
+            let cut: usize = bytes.iter().map(|bytes| bytes.min(&expected)).sum();
+            assert!(cut <= total, "{bytes:?}");
+        }
+    }
 }

@@ -65,6 +65,9 @@ fn what_many_accounts_leave_in_memory_is_bounded() {
     assert_eq!(buffer.unresolved.len(), MAX_UNRESOLVED);
 }
 
+/// What an eviction leaves.
+const LEFT: usize = MAX_BYTES / 8 * 7;
+
 #[test]
 fn an_account_with_many_records_gives_way_to_those_with_few() {
     let large = |account: &str, number| RefusedRequest {
@@ -75,11 +78,22 @@ fn an_account_with_many_records_gives_way_to_those_with_few() {
     for number in 0..3 {
         buffer.add(refused("acct_few", number));
     }
+    let mut evictions = 0;
     for number in 0..500 {
-        buffer.add(large("acct_many", number));
-        buffer.add(large("acct_more", number));
+        for account in ["acct_many", "acct_more"] {
+            let before = buffer.records.bytes();
+            buffer.add(large(account, number));
+            let bytes = buffer.records.bytes();
+            assert!(bytes <= MAX_BYTES);
+            if bytes < before {
+                // Down to seven eighths, less at most a record of each.
+                assert!((LEFT - 2 * 101_000..=LEFT).contains(&bytes), "{bytes}");
+                evictions += 1;
+            }
+        }
     }
-    assert!(buffer.records.bytes() <= MAX_BYTES);
+    // Each makes room for about ten records.
+    assert!((70..100).contains(&evictions), "{evictions}");
     let records = buffer.take_records();
     let of = |account: &str| {
         let of = records.iter().filter(|one| one.account_id == account);
@@ -87,7 +101,7 @@ fn an_account_with_many_records_gives_way_to_those_with_few() {
     };
     assert_eq!(of("acct_few").len(), 3);
     let (many, more) = (of("acct_many"), of("acct_more"));
-    assert!(many.len() > 40 && many.len().abs_diff(more.len()) <= 1);
+    assert!(many.len() >= 36 && many.len().abs_diff(more.len()) <= 1);
     assert_eq!(many.last(), Some(&"refused_000499"), "the newest stay");
     // So it is for keys that are not valid.
     let mut added = 0;
@@ -131,7 +145,7 @@ fn records_that_could_not_be_written_stay_before_newer_ones() {
     for number in 600..1_200 {
         buffer.add(refused("acct_1", number));
     }
-    buffer.put_back(&unwritten);
+    buffer.put_back(unwritten);
     let ids: Vec<_> = buffer
         .take_records()
         .into_iter()
