@@ -42,6 +42,7 @@ run-local:
 
 # Downloads run while the compiler is busy. Everything is compiled once, so nothing is prepared for compiling it again, and
 # by Clippy's driver, which is the compiler with lints: reading the code a second time for them would take three minutes.
+# The counts are taken while nothing else runs: a gateway's regular jobs are in them, and run more often in a test that is slow.
 # The test of packages is the last, because sudo may ask for a password.
 test: export CARGO_INCREMENTAL = 0
 test: export CARGO_PROFILE_DEV_CODEGEN_UNITS = 16
@@ -55,14 +56,14 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory checks formatted built || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared lint-others
+	@$(MAKE) --no-print-directory unit shared lint-others counts
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line fleet beside-fleet
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line browser beside-browser
 	@$(MAKE) --no-print-directory dist-test
 
 # What runs while the fleets wait for leases to end and for killed servers to return.
 beside-fleet:
-	@$(MAKE) --no-print-directory --jobs=1 counts tokenizers chain
+	@$(MAKE) --no-print-directory --jobs=1 tokenizers chain
 
 # Tests that run while the browser's do, which wait for the browser half of their time.
 beside-browser:

@@ -74,9 +74,10 @@ impl Backoffice {
         }
     }
 
-    /// Removes a member together with their sessions, identities, second factor, the unused links to their address and the unused links
-    /// that they made. Auto top-up that they turned on is paused, and forgets their card. Fails with `LastOwner`, and changes nothing, if the account would have no owner. Changes nothing if
-    /// the person was removed before.
+    /// Removes a member together with their sessions, identities, second factor, the unused links to their address and the
+    /// unused links that they made. Auto top-up that they turned on is paused, and forgets their card. Fails with
+    /// `LastOwner`, and changes nothing, if the account would have no owner. Changes nothing if the person was removed
+    /// before.
     pub async fn remove_member(&self, person: &Person) -> Result<(), BackofficeError> {
         let id = person.id.as_str();
         let remove = statement(

@@ -52,9 +52,9 @@ impl Backoffice {
         people(self.run(vec![select]).await?)
     }
 
-    /// Removes a person together with their sessions, identities, second factor, the unused links to their address and the unused links
-    /// that they made. Auto top-up that they turned on is paused, and forgets their card. Changes nothing if the person is
-    /// unknown.
+    /// Removes a person together with their sessions, identities, second factor, the unused links to their address and the
+    /// unused links that they made. Auto top-up that they turned on is paused, and forgets their card. Changes nothing if
+    /// the person is unknown.
     pub(crate) async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
         let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
         let mut steps = vec![
