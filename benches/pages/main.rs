@@ -113,7 +113,7 @@ async fn files(statements: &plans::Statements, chosen: &Chosen) -> bool {
     let filled = fill::fill_file(&path).await;
     let stores = format!("store.url = \"sqlite:{}\"\n", path.display());
     let running = start(&stores).await;
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = rusqlite::Connection::open(path.with_extension("portal.db")).unwrap();
     connection.execute_batch(&life::payments(&filled)).unwrap();
     drop(connection);
     let (browser, pages) = visit(&running, &filled, chosen).await;
@@ -172,6 +172,7 @@ async fn servers(chosen: &Chosen) -> bool {
 async fn start(stores: &str) -> Running {
     let text = format!(
         "{stores}server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+         limits.refused_per_account = 0\n\
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
          [providers.play]\nkind = \"simulator\"\n\
          [payments]\nprovider = \"stripe\"\nsecret_key_env = \"STRIPE_KEY\"\nwebhook_secret_env = \"STRIPE_WEBHOOK\"\n"
@@ -276,10 +277,11 @@ async fn visit(running: &Running, filled: &Filled, chosen: &Chosen) -> (Browser,
     let refused = browser.get("/portal/requests/refused").await;
     let refused = browser::between(&refused, "/portal/requests/refused_", "\"");
     pages.push(format!("/portal/requests/refused_{refused}"));
-    // The second page of the list, and the details of a request on the first.
+    // The second page of the list, and the details of a request: the latest ones were refused.
     let first = browser.get("/portal/requests").await;
     pages.push(browser::between(&first, "rel=\"next\" href=\"", "\"").replace("&amp;", "&"));
-    let story = browser::between(&first, "/portal/requests/call_", "\"");
+    let answered = browser.get("/portal/requests?outcome=answered").await;
+    let story = browser::between(&answered, "/portal/requests/call_", "\"");
     pages.push(format!("/portal/requests/call_{story}"));
     pages.push(format!("/portal/console/requests/call_{story}"));
     pages.retain(|page| chosen.has(page));
